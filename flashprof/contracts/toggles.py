@@ -1,0 +1,137 @@
+"""
+Toggles: the named switches of a subject, and the expression that sets them.
+
+An expression is a comma-separated list: `compile,swa` (those two on, the rest at their defaults), `all,-swa`
+(everything on but one), `queue=4` (a value), `none`. Later items win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from flashprof.contracts.errors import UnknownNameError, UsageError
+
+Value = bool | int | str
+ToggleValues = dict[str, Value]
+
+LIST_COMMAND = "flashprof run --list-toggles"
+EXAMPLE = "compile,swa | all,-swa | queue=4 | none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toggle:
+    """A named switch of the subject with two or more values."""
+
+    name: str
+    help: str
+    """What it does when it is on, in one sentence."""
+    default: Value = False
+    """The value in the cell `none`."""
+    on: Value = True
+    """The value that the bare name, and `all`, stand for."""
+    minimum: int | None = None
+    """Smallest allowed value of a numeric toggle."""
+    maximum: int | None = None
+    hot: bool = False
+    """Whether it can change while the subject runs."""
+    needs: tuple[str, ...] = ()
+    """What the machine must have: `cuda`, `compiler`."""
+    changes_numbers: bool = False
+    """Whether losses differ beyond rounding when it is set."""
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it takes a number rather than on and off."""
+        return not isinstance(self.default, bool)
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values, for messages."""
+        return f"{self.minimum}..{self.maximum}" if self.is_numeric else "on, off"
+
+    def parse(self, text: str) -> Value:
+        """
+        Read a value.
+
+        Raises:
+            UsageError: The text is no allowed value.
+        """
+        words = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
+        if not self.is_numeric and text.lower() in words:
+            return words[text.lower()]
+        if self.is_numeric and text.lstrip("-").isdigit() and self._in_range(int(text)):
+            return int(text)
+        raise UsageError(
+            f"toggle {self.name!r} does not take {text!r}",
+            offered=f"{self.name}={text}",
+            allowed=self.allowed,
+            next_command=LIST_COMMAND,
+        )
+
+    def _in_range(self, value: int) -> bool:
+        return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
+
+
+def parse_toggles(expression: str, registry: Sequence[Toggle]) -> ToggleValues:
+    """
+    Turn an expression into a value for every toggle of *registry*.
+
+    Raises:
+        UnknownNameError: A name that the registry does not have; offers the nearest.
+        UsageError: A value that the toggle does not take, or an empty item.
+    """
+    by_name = {toggle.name: toggle for toggle in registry}
+    values: ToggleValues = {toggle.name: toggle.default for toggle in registry}
+    items = [item.strip() for item in expression.split(",")] if expression.strip() else []
+    for item in items:
+        values.update(_parse_item(item, by_name, expression))
+    return values
+
+
+def _parse_item(item: str, by_name: Mapping[str, Toggle], expression: str) -> ToggleValues:
+    if item == "all":
+        return {name: toggle.on for name, toggle in by_name.items()}
+    if item == "none":
+        return {name: toggle.default for name, toggle in by_name.items()}
+    if not item:
+        raise UsageError("empty item in the toggle expression", offered=expression, allowed=EXAMPLE)
+    off = item.startswith("-")
+    name, equals, text = item.removeprefix("-").partition("=")
+    if name not in by_name:
+        raise UnknownNameError("toggle", name, (*by_name, "all", "none"), next_command=LIST_COMMAND)
+    if off and equals:
+        raise UsageError(
+            f"{item!r} both switches off and sets a value", offered=item, allowed=f"-{name} or {name}=VALUE"
+        )
+    toggle = by_name[name]
+    if off:
+        return {name: toggle.default}
+    return {name: toggle.parse(text) if equals else toggle.on}
+
+
+def format_toggles(values: Mapping[str, Value], registry: Sequence[Toggle]) -> str:
+    """The shortest expression that gives *values*; `none` where all are at their defaults."""
+    items = []
+    for toggle in registry:
+        value = values[toggle.name]
+        if value != toggle.default:
+            items.append(toggle.name if value == toggle.on and not toggle.is_numeric else f"{toggle.name}={value}")
+    return ",".join(items) or "none"
+
+
+def toggles_to_json(registry: Sequence[Toggle]) -> list[dict[str, Any]]:
+    """What `python -m pipeline toggles --json` prints."""
+    return [asdict(toggle) for toggle in registry]
+
+
+def toggles_from_json(raw: Sequence[Mapping[str, Any]]) -> tuple[Toggle, ...]:
+    """The registry of another source tree, which may know fields that this version does not."""
+    known = set(Toggle.__dataclass_fields__)
+    toggles = []
+    for item in raw:
+        fields: dict[str, Any] = {key: value for key, value in item.items() if key in known}
+        fields["needs"] = tuple(fields.get("needs", ()))
+        toggles.append(Toggle(**fields))
+    return tuple(toggles)
