@@ -1,0 +1,1 @@
+"""The reference subject: an online DFlash trainer (dispatcher → targets → hidden-state queue → drafters)."""

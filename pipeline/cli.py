@@ -1,0 +1,174 @@
+"""The trainer's command line. torch is imported only by the command that trains."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flashprof.contracts.errors import FlashProfError, UsageError
+from flashprof.contracts.toggles import EXAMPLE, format_toggles, parse_toggles, toggles_to_json
+from pipeline.presets import PRESETS, Preset, find_preset
+from pipeline.toggles import REGISTRY, honoured, not_applied
+from pipeline.topology import Topology, parse_topology
+
+if TYPE_CHECKING:
+    from pipeline.config import TrainConfig
+
+
+def main() -> None:
+    """Entry point: errors that a user can meet are printed, not raised."""
+    try:
+        pipeline(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except FlashProfError as error:
+        click.echo("\n".join(error.lines()), err=True)
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+
+
+@click.group()
+def pipeline() -> None:
+    """The reference DFlash trainer."""
+
+
+@pipeline.command()
+@click.option("--preset", default="tiny", show_default=True, help="Workload; `python -m pipeline presets` lists them.")
+@click.option("--topology", default="1+1", show_default=True, help="Targets + drafters.")
+@click.option("--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}")
+@click.option("--steps", default=200, show_default=True, type=click.IntRange(min=0), help="0: until stopped.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
+@click.option("--device", default="auto", show_default=True, type=click.Choice(["auto", "cpu", "cuda"]))
+@click.option("--threads", type=click.IntRange(min=1), help="Threads a role; default: cores over processes, at least 1.")
+@click.option("--token-budget", type=click.IntRange(min=1), help="Most tokens a batch, padding included.")
+@click.option("--anchors", type=click.IntRange(min=1), help="Blocks trained a step.")
+@click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Peak learning rate.")
+@click.option("--log-every", default=10, show_default=True, type=click.IntRange(min=1), help="Steps between lines.")
+@click.option("--cache", type=click.Path(path_type=Path, file_okay=False), help="Where data sets are kept.")
+def train(  # noqa: PLR0913, the signature is the command line
+    *,
+    preset: str,
+    topology: str,
+    expression: str,
+    steps: int,
+    seed: int,
+    device: str,
+    threads: int | None,
+    token_budget: int | None,
+    anchors: int | None,
+    lr: float | None,
+    log_every: int,
+    cache: Path | None,
+) -> None:
+    """Train a drafter."""
+    shape = parse_topology(topology)
+    workload = _adjusted(find_preset(preset), token_budget=token_budget, anchors=anchors, lr=lr)
+    values = parse_toggles(expression, REGISTRY)
+    num_threads = threads or max(1, (len(os.sched_getaffinity(0))) // (shape.num_targets + shape.num_drafters))
+    _set_thread_variables(num_threads)
+
+    from pipeline.config import TrainConfig
+
+    chosen = _choose_device(device)
+    refused = not_applied(values, has_cuda=chosen == "cuda")
+    config = TrainConfig(
+        preset=workload,
+        topology=shape,
+        toggles=honoured(values, refused),
+        refused=refused,
+        num_steps=steps,
+        seed=seed,
+        device=chosen,
+        num_threads=num_threads,
+        cache=cache or _default_cache(),
+        log_every=log_every,
+    )
+    _announce(config, shape)
+
+    from pipeline.supervise import train as run
+
+    run(config)
+
+
+@pipeline.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def toggles(*, as_json: bool) -> None:
+    """List the toggles."""
+    if as_json:
+        click.echo(json.dumps(toggles_to_json(REGISTRY)))
+        return
+    for toggle in REGISTRY:
+        kind = "hot" if toggle.hot else "cold"
+        click.echo(f"{toggle.name:14} {kind:4} {toggle.allowed:8} default {toggle.default!s:6} {toggle.help}")
+
+
+@pipeline.command()
+def presets() -> None:
+    """List the presets."""
+    for preset in PRESETS.values():
+        click.echo(f"{preset.name:10} {preset.summary}")
+
+
+def _adjusted(preset: Preset, *, token_budget: int | None, anchors: int | None, lr: float | None) -> Preset:
+    longest = preset.data.bucket_bounds[-1]
+    if token_budget is not None and token_budget < longest:
+        raise UsageError(
+            f"--token-budget {token_budget} is less than the longest sample",
+            offered=str(token_budget),
+            allowed=f"{longest} or more for preset {preset.name!r}",
+            next_command=f"--token-budget {longest}",
+        )
+    return replace(
+        preset,
+        data=replace(preset.data, token_budget=token_budget or preset.data.token_budget),
+        drafter=replace(preset.drafter, num_anchors=anchors or preset.drafter.num_anchors),
+        recipe=replace(preset.recipe, lr=lr or preset.recipe.lr),
+    )
+
+
+def _set_thread_variables(num_threads: int) -> None:
+    """
+    Before torch is imported, and inherited by every worker.
+
+    More than one spinning OpenMP thread a role and one busy neighbour take 5.3 steps/s to 0.9 (shared/tooling.md).
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # One host: gloo must not depend on how this host's name resolves.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+
+
+def _choose_device(device: str) -> str:
+    import torch
+
+    has_cuda = torch.cuda.is_available()
+    if device == "cuda" and not has_cuda:
+        raise UsageError(
+            "--device cuda: torch sees no CUDA device", allowed="auto, cpu", next_command="flashprof doctor"
+        )
+    return "cuda" if has_cuda and device != "cpu" else "cpu"
+
+
+def _default_cache() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("flashprof"))
+
+
+def _announce(config: TrainConfig, shape: Topology) -> None:
+    toggles_text = format_toggles(config.toggles, REGISTRY)
+    click.echo(
+        f"preset={config.preset.name} topology={shape} device={config.device} threads={config.num_threads} "
+        f"seed={config.seed} toggles={toggles_text}"
+    )
+    for name, reason in config.refused.items():
+        click.echo(f"toggle {name} is not applied: {reason}")

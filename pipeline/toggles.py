@@ -1,0 +1,83 @@
+"""
+The registry of toggles: each optimisation of the trainer as a switch, off in the cell `none`.
+
+Light on purpose: `flashprof run --list-toggles` reads it from a process that must not import torch (2 to 4 s).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+
+from flashprof.contracts.toggles import Toggle, ToggleValues
+
+REGISTRY: tuple[Toggle, ...] = (
+    Toggle(
+        name="compile",
+        help="compile the attention-mask builder with torch.compile instead of evaluating it eagerly every step",
+        hot=True,
+        needs=("compiler",),
+    ),
+    Toggle(
+        name="swa",
+        help="make every drafter layer sliding-window, so that one mask serves all layers; changes the model",
+        hot=True,
+        changes_numbers=True,
+    ),
+    Toggle(
+        name="queue",
+        help="depth of the hidden-state queue in front of each drafter, in batches",
+        default=1,
+        on=8,
+        minimum=1,
+        maximum=64,
+        hot=True,
+    ),
+    Toggle(
+        name="async-metrics",
+        help="read a step's metrics later in one copy (CUDA: on a side stream), not one by one at once",
+        hot=True,
+    ),
+    Toggle(
+        name="grad-norm",
+        help="clip by a coefficient on the device, without reading the gradient norm on the host first",
+        hot=True,
+    ),
+    Toggle(
+        name="warmup",
+        help="run every batch shape once before the first step, so that compilation and allocation come early",
+    ),
+)
+
+
+def not_applied(values: ToggleValues, *, has_cuda: bool, which: Callable[[str], str | None] = shutil.which) -> dict[str, str]:
+    """
+    The toggles in *values* that this machine cannot honour, each with the reason.
+
+    Args:
+        values: Toggle values of the cell.
+        has_cuda: Whether the roles run on a CUDA device.
+        which: Finds a program on PATH.
+    """
+    missing = _missing_needs(has_cuda=has_cuda, which=which)
+    reasons = {}
+    for toggle in REGISTRY:
+        lacking = [missing[need] for need in toggle.needs if need in missing]
+        if lacking and values[toggle.name] != toggle.default:
+            reasons[toggle.name] = "; ".join(lacking)
+    return reasons
+
+
+def honoured(values: ToggleValues, refused: Mapping[str, str]) -> ToggleValues:
+    """*values* with the refused toggles back at their defaults."""
+    return {toggle.name: toggle.default if toggle.name in refused else values[toggle.name] for toggle in REGISTRY}
+
+
+def _missing_needs(*, has_cuda: bool, which: Callable[[str], str | None]) -> dict[str, str]:
+    missing = {}
+    if not has_cuda:
+        missing["cuda"] = "needs a CUDA device; this run is on the CPU"
+    # On CUDA the compiler is Triton, which comes with torch; on the CPU inductor calls g++ or clang++.
+    if not has_cuda and not any(which(name) for name in ("g++", "clang++")):
+        missing["compiler"] = "needs a C++ compiler (g++ or clang++) on PATH; try: apt-get install g++"
+    return missing

@@ -1,0 +1,1 @@
+"""The parts of a training step that are not the model."""

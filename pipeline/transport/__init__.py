@@ -1,0 +1,1 @@
+"""How work and hidden states travel between roles."""
