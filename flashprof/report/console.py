@@ -1,0 +1,227 @@
+"""What `flashprof run` prints: the answer first, then the tables that it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from flashprof.contracts.events import SpanKind
+from flashprof.contracts.results import Frame, LaneRow, PhaseRow, RunSummary, ThreadRow
+from flashprof.report import figures, sentences
+from flashprof.report.sentences import LaneBlock
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+BAR_WIDTH = 20
+BAR_FROM_WIDTH = 84
+"""Narrower terminals show the share without its bar."""
+SMALL_SHARE = 0.005
+"""Phases below this share of their lane are shown as one line, so that 20 spans do not hide the one that matters."""
+FRAMES_PER_ROLE = 5
+MAX_THREADS = 10
+
+
+def render_summary(summary: RunSummary, *, color: bool, width: int) -> str:
+    """
+    Draw a run for a terminal.
+
+    Args:
+        summary: What was measured; anything may be missing.
+        color: Whether to write ANSI sequences; without, the bars are ASCII.
+        width: Columns; longer text wraps, longer names are cut.
+    """
+    console = _console(color=color, width=width)
+    _print_answer(console, summary)
+    _print_phases(console, summary, bars="" if width < BAR_FROM_WIDTH else "█" if color else "#")
+    _print_frames(console, summary.frames)
+    _print_threads(console, summary.threads)
+    _print_facts(console, summary)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _console(*, color: bool, width: int) -> Console:
+    from rich.console import Console
+
+    return Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=color,
+        color_system="256" if color else None,
+        no_color=not color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        # An empty environment: COLUMNS, NO_COLOR and FORCE_COLOR were decided by the caller.
+        _environ={},
+    )
+
+
+def _print_answer(console: Console, summary: RunSummary) -> None:
+    for line in sentences.outcome(summary):
+        console.print(line, style="bold red")
+    console.print(sentences.cell(summary), style="dim")
+    console.print()
+    console.print(sentences.throughput(summary), style="bold")
+    console.print(sentences.token_details(summary), style="dim")
+    if limiting := sentences.limiting(summary):
+        console.print(limiting, style="bold yellow")
+
+
+def _print_phases(console: Console, summary: RunSummary, *, bars: str) -> None:
+    blocks = sentences.lane_blocks(summary)
+    if not blocks:
+        return
+    _heading(console, "Phases", "own time in the measure windows; ms and calls a step of the lane")
+    names = [phase.phase for block in blocks for phase in block.phases]
+    name_width = max(map(len, names), default=0)
+    for index, block in enumerate(blocks):
+        table = _phase_table(name_width, show_header=index == 0, bars=bool(bars))
+        shown, small = _split_small(block.phases)
+        for phase in shown:
+            _add_phase(table, phase, bars=bars)
+        _print_lane_line(console, block)
+        if shown:
+            console.print(table)
+        if small:
+            share = figures.percent(sum(phase.share for phase in small))
+            console.print(f"  and {len(small)} below {figures.percent(SMALL_SHARE)}, together {share}", style="dim")
+
+
+def _print_lane_line(console: Console, block: LaneBlock) -> None:
+    from rich.text import Text
+
+    if block.row is None:
+        console.print(Text(block.name, style="bold"))
+        return
+    style = "bold yellow" if block.row.is_limiting else "bold"
+    line = Text.assemble((block.name, style), "  ", _lane_numbers(block.row))
+    if block.row.is_limiting:
+        line.append("  ◀ limiting", style=style)
+    console.print(line)
+
+
+def _lane_numbers(row: LaneRow) -> str:
+    parts = []
+    if row.num_tokens:
+        parts.append(f"{figures.rate(row.tok_per_s)} tok/s of capacity {figures.rate(row.capacity_tok_per_s)}")
+    shares = [(row.work_ns, "work"), (row.wait_ns, "wait"), (row.wall_ns - row.work_ns - row.wait_ns, "no phase")]
+    parts += [f"{figures.percent(ns / row.wall_ns)} {word}" for ns, word in shares if row.wall_ns and ns > 0]
+    return ", ".join(parts)
+
+
+def _phase_table(name_width: int, *, show_header: bool, bars: bool) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=show_header, header_style="dim", padding=(0, 0, 0, 2), pad_edge=True)
+    table.add_column("phase", no_wrap=True, min_width=min(name_width, 24), max_width=max(name_width, 5))
+    table.add_column("kind", no_wrap=True, min_width=4)
+    for title in ("calls", "p50 ms", "p95 ms", "of lane"):
+        table.add_column(title, no_wrap=True, justify="right", min_width=8)
+    if bars:
+        table.add_column("", no_wrap=True, min_width=BAR_WIDTH)
+    return table
+
+
+def _add_phase(table: Table, phase: PhaseRow, *, bars: str) -> None:
+    from rich.text import Text
+
+    measured = phase.num_steps > 0
+    style = "cyan" if phase.kind is SpanKind.WAIT else ""
+    cells = [
+        phase.phase,
+        str(phase.kind),
+        f"{phase.num_calls / phase.num_steps:.3g}" if measured else figures.DASH,
+        figures.milliseconds(phase.step_p50_ns) if measured else figures.DASH,
+        figures.milliseconds(phase.step_p95_ns) if measured else figures.DASH,
+        figures.percent(phase.share),
+    ]
+    if bars:
+        cells.append(bars * _bar_length(phase.share))
+    table.add_row(*(Text(cell, style=style) for cell in cells))
+
+
+def _bar_length(share: float) -> int:
+    return round(BAR_WIDTH * min(max(share, 0.0), 1.0)) if share == share else 0  # noqa: PLR0124  not for NaN
+
+
+def _split_small(phases: Sequence[PhaseRow]) -> tuple[list[PhaseRow], list[PhaseRow]]:
+    small = [phase for phase in phases if phase.share < SMALL_SHARE]
+    if len(small) < 2:
+        return list(phases), []
+    return [phase for phase in phases if phase not in small], small
+
+
+def _print_frames(console: Console, frames: Sequence[Frame]) -> None:
+    if not frames:
+        return
+    _heading(console, "Hottest frames", "stack samples of the profile windows")
+    table = _plain_table(("role", "left"), ("self", "right"), ("total", "right"), ("frame", "left"), ("where", "left"))
+    for role in dict.fromkeys(frame.role for frame in frames):
+        for frame in [frame for frame in frames if frame.role == role][:FRAMES_PER_ROLE]:
+            shares = figures.percent(frame.self_share), figures.percent(frame.total_share)
+            table.add_row(frame.role, *shares, frame.name, frame.where)
+    console.print(table)
+
+
+def _print_threads(console: Console, threads: Sequence[ThreadRow]) -> None:
+    if not threads:
+        return
+    _heading(console, "Threads", "% of one core in the profile windows; wait: runnable, but not running")
+    columns = ("usr", "sys", "wait", "switches/s", "forced/s")
+    table = _plain_table(("thread", "left"), *((name, "right") for name in columns), ("", "left"))
+    busiest = sorted(threads, key=lambda row: -(row.usr_pct + row.system_pct + row.wait_pct))
+    for row in busiest[:MAX_THREADS]:
+        contended = row.wait_pct >= sentences.CONTENTION_PCT
+        numbers = (row.usr_pct, row.system_pct, row.wait_pct)
+        switches = (row.voluntary_switches_per_s, row.involuntary_switches_per_s)
+        table.add_row(
+            f"{row.role} {row.rank}/{row.thread}",
+            *(f"{number:.1f}" for number in numbers),
+            *(f"{number:,.0f}" for number in switches),
+            "◀ contention" if contended else "",
+            style="yellow" if contended else "",
+        )
+    console.print(table)
+    if len(threads) > MAX_THREADS:
+        console.print(f"  and {len(threads) - MAX_THREADS} quieter threads", style="dim")
+
+
+def _print_facts(console: Console, summary: RunSummary) -> None:
+    _heading(console, "Run", summary.run_id)
+    facts = (sentences.warmup(summary), sentences.sampling_cost(summary), sentences.losses(summary))
+    _print_lines(console, (fact for fact in facts if fact), style="")
+    _print_lines(console, sentences.window_lines(summary.windows), style="dim")
+    _print_lines(console, sentences.warnings(summary), style="yellow")
+    _print_lines(console, (f"note: {note}" for note in summary.notes), style="")
+    width = max(map(len, summary.paths), default=0)
+    for name, path in summary.paths.items():
+        # Never wrapped: a path is there to be copied.
+        console.print(f"{name.ljust(width)}  {path}", soft_wrap=True)
+
+
+def _print_lines(console: Console, lines: Iterable[str], *, style: str) -> None:
+    for line in lines:
+        console.print(line, style=style)
+
+
+def _heading(console: Console, title: str, explanation: str) -> None:
+    from rich.text import Text
+
+    console.print()
+    console.print(Text.assemble((title, "bold"), "  ", (explanation, "dim")))
+
+
+def _plain_table(*columns: tuple[str, str]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="dim", padding=(0, 0, 0, 2), pad_edge=True)
+    for title, justify in columns:
+        # Numbers keep their width where the terminal is narrow; names give way.
+        right = justify == "right"
+        table.add_column(title, no_wrap=True, justify="right" if right else "left", min_width=6 if right else 4)
+    return table

@@ -1,0 +1,103 @@
+"""report.md: the same sentences and tables as the console, for a pull request or a wiki."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from flashprof.contracts.results import PhaseRow, RunSummary
+from flashprof.report import figures, sentences
+
+
+def render_markdown(summary: RunSummary) -> str:
+    """The whole report as GitHub-flavoured Markdown."""
+    sections = (_answer(summary), _phases(summary), _frames(summary), _threads(summary), _facts(summary))
+    return "\n\n".join(block for section in sections for block in section if block) + "\n"
+
+
+def _answer(summary: RunSummary) -> Iterator[str]:
+    yield f"# {_escape(summary.run_id)}"
+    failed = sentences.outcome(summary)
+    if failed:
+        yield "\n".join(f"> **{_escape(line)}**" for line in failed)
+    yield _escape(sentences.cell(summary))
+    yield f"**{sentences.throughput(summary)}** {sentences.token_details(summary)}."
+    if limiting := sentences.limiting(summary):
+        yield f"**{limiting}.**"
+
+
+def _phases(summary: RunSummary) -> Iterator[str]:
+    blocks = sentences.lane_blocks(summary)
+    if not blocks:
+        return
+    yield "## Phases"
+    lanes = [
+        (
+            block.name + (" ◀ limiting" if block.row.is_limiting else ""),
+            figures.rate(block.row.tok_per_s) if block.row.num_tokens else figures.DASH,
+            figures.rate(block.row.capacity_tok_per_s) if block.row.num_tokens else figures.DASH,
+            figures.percent(block.row.covered_share),
+        )
+        for block in blocks
+        if block.row
+    ]
+    yield _table(("lane", "tok/s", "capacity tok/s", "covered by phases"), lanes, num_text=1)
+    titles = ("lane", "phase", "kind", "calls a step", "ms a step p50", "p95", "share of lane")
+    yield _table(titles, [(block.name, *_phase(phase)) for block in blocks for phase in block.phases], num_text=3)
+
+
+def _phase(phase: PhaseRow) -> tuple[str, ...]:
+    measured = phase.num_steps > 0
+    return (
+        phase.phase,
+        str(phase.kind),
+        f"{phase.num_calls / phase.num_steps:.3g}" if measured else figures.DASH,
+        figures.milliseconds(phase.step_p50_ns) if measured else figures.DASH,
+        figures.milliseconds(phase.step_p95_ns) if measured else figures.DASH,
+        figures.percent(phase.share),
+    )
+
+
+def _frames(summary: RunSummary) -> Iterator[str]:
+    if summary.frames:
+        yield "## Hottest frames"
+        rows = [
+            (f.role, f"`{f.name}`", f"`{f.where}`", figures.percent(f.self_share), figures.percent(f.total_share))
+            for f in summary.frames
+        ]
+        yield _table(("role", "frame", "where", "self", "total"), rows, num_text=3)
+
+
+def _threads(summary: RunSummary) -> Iterator[str]:
+    if summary.threads:
+        yield "## Threads"
+        rows = [
+            (f"{t.role} {t.rank}/{t.thread}", f"{t.usr_pct:.1f}", f"{t.system_pct:.1f}", f"{t.wait_pct:.1f}")
+            for t in summary.threads
+        ]
+        yield _table(("thread", "usr %", "sys %", "wait %"), rows, num_text=1)
+
+
+def _facts(summary: RunSummary) -> Iterator[str]:
+    yield "## Run"
+    facts = [sentences.warmup(summary), sentences.sampling_cost(summary), sentences.losses(summary)]
+    facts += sentences.window_lines(summary.windows)
+    facts += [*sentences.warnings(summary), *summary.notes]
+    facts += [f"{name}: `{path}`" for name, path in summary.paths.items()]
+    yield "\n".join(f"- {_escape(fact)}" for fact in facts if fact)
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, num_text: int) -> str:
+    """A pipe table, its first *num_text* columns to the left, the others to the right; empty without rows."""
+    body = [_row(row) for row in rows]
+    rule = _row(["---" if index < num_text else "---:" for index in range(len(titles))])
+    return "\n".join((_row(titles), rule, *body)) if body else ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(_escape(cell) for cell in cells) + " |"
+
+
+def _escape(text: str) -> str:
+    """Keep names such as `<module>` and `a|b` from becoming markup; inside backquotes `<` is safe already."""
+    line = text.replace("|", "\\|").replace("\n", " ")
+    return line if "`" in line else line.replace("<", "&lt;")

@@ -1,0 +1,183 @@
+"""What a run says in words: the same sentences for the console and for report.md. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from flashprof.contracts.events import SpanKind
+from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.results import Interval, LaneRow, PhaseRow, RunSummary, ThreadRow, Window, WindowKind
+from flashprof.report import figures
+
+MAIN_THREAD = "main"
+CONTENTION_PCT = 10.0
+"""A thread that is runnable but not running this share of the time competes for its core."""
+WORTH_SAYING = 0.01
+"""Waiting below 1 % of a lane's time is called none."""
+EXPECTED_COVERAGE = 0.97
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneBlock:
+    """One lane of the phase table: its own row, where there is one, and its phases."""
+
+    name: str
+    row: LaneRow | None
+    phases: tuple[PhaseRow, ...]
+
+
+def lane_blocks(summary: RunSummary) -> tuple[LaneBlock, ...]:
+    """Lanes with their phases, in the order of the summary."""
+    rows = {row.lane: row for row in summary.lanes}
+    lanes = dict.fromkeys((*rows, *(phase.lane for phase in summary.phases)))
+    return tuple(
+        LaneBlock(
+            name=str(lane),
+            row=rows.get(lane),
+            phases=tuple(phase for phase in summary.phases if phase.lane == lane),
+        )
+        for lane in lanes
+    )
+
+
+def outcome(summary: RunSummary) -> tuple[str, ...]:
+    """How the launch failed and what was kept; nothing where it completed."""
+    if summary.outcome is Outcome.COMPLETED:
+        return ()
+    said = f"{summary.outcome}: {summary.reason}" if summary.reason else str(summary.outcome)
+    kinds = Counter(window.kind for window in summary.windows)
+    kept = [_plural(kinds[kind], f"{kind} window") for kind in (WindowKind.MEASURE, WindowKind.PROFILE) if kinds[kind]]
+    return said, f"kept: {' and '.join(kept) or 'no window'}; not to be compared with other runs"
+
+
+def cell(summary: RunSummary) -> str:
+    """The cell on one line, values that say nothing left out."""
+    return " · ".join(f"{name} {_value(value)}" for name, value in summary.cell.items() if value not in (None, "", ()))
+
+
+def throughput(summary: RunSummary) -> str:
+    """Tok/s with its interval, and whose count it is."""
+    if summary.tok_per_s is None:
+        return "tok/s unknown: fewer than two measure windows with tokens"
+    value = summary.tok_per_s
+    return (
+        f"{figures.rate(value.estimate)} tok/s  ({_level(value)} {figures.rate(value.low)} to "
+        f"{figures.rate(value.high)}, {_plural(value.num_samples, 'measure window')} of this one launch)"
+    )
+
+
+def token_details(summary: RunSummary) -> str:
+    """Whose count, and what the tokens were."""
+    whose = "FlashProf's events" if summary.counted_by == "events" else "the subject's own log"
+    parts = [f"counted by {whose}"]
+    if summary.supervised_tok_per_s:
+        parts.append(f"supervised {figures.rate(summary.supervised_tok_per_s)} tok/s")
+    if summary.padding_share:
+        parts.append(f"padding {figures.percent(summary.padding_share)} on top")
+    return ", ".join(parts)
+
+
+def limiting(summary: RunSummary) -> str:
+    """Which lane limits, where its time goes, and who waits; empty where no lane has a capacity."""
+    row = next((row for row in summary.lanes if row.is_limiting), None)
+    if row is None:
+        return ""
+    work = [phase for phase in summary.phases if phase.lane == row.lane and phase.kind is SpanKind.WORK]
+    biggest = max(work, key=lambda phase: phase.share, default=None)
+    where = f": {figures.percent(biggest.share)} of its time is `{biggest.phase}`" if biggest else ""
+    waits = [f"it {_waits(row)}", *(f"{other.lane} {_waits(other)}" for other in _partners(summary.lanes, row))]
+    return f"{row.lane} limits{where}; {', '.join(waits)}"
+
+
+def sampling_cost(summary: RunSummary) -> str:
+    """What the samplers cost, and whether that can be told from noise; empty where it was not measured."""
+    cost = summary.sampling_cost
+    if cost is None:
+        return ""
+    verdict = "within noise" if cost.low <= 0 <= cost.high else "more than noise"
+    low, high = figures.percent(cost.low), figures.percent(cost.high)
+    return f"sampling cost {figures.percent(cost.estimate)} of tok/s ({_level(cost)} {low} to {high}): {verdict}"
+
+
+def warmup(summary: RunSummary) -> str:
+    """Length and causes of the warm-up; empty where there was none."""
+    if summary.warmup is None:
+        return ""
+    length, steps = figures.seconds(summary.warmup.length_s), _plural(summary.warmup.num_steps, "step")
+    causes = f": {', '.join(summary.warmup.causes)}" if summary.warmup.causes else ""
+    unsettled = "" if summary.warmup.settled else "; it never settled, measured all the same: read with care"
+    return f"warm-up {length}, {steps}{causes}{unsettled}"
+
+
+def losses(summary: RunSummary) -> str:
+    """First and last loss; empty where the subject told none."""
+    if summary.losses is None:
+        return ""
+    first, last = summary.losses
+    change = "falls" if last < first else "does not fall"
+    return f"loss {figures.loss(first)} → {figures.loss(last)} ({change})"
+
+
+def window_lines(windows: Sequence[Window]) -> tuple[str, ...]:
+    """One line a kind but warm-up: count, seconds together, and tok/s of each measure and profile window."""
+    lines = []
+    for kind in (WindowKind.MEASURE, WindowKind.PROFILE, WindowKind.BETWEEN):
+        chosen = [window for window in windows if window.kind is kind]
+        if chosen:
+            rates = [figures.rate(window.tok_per_s) for window in chosen]
+            shown = "" if kind is WindowKind.BETWEEN else f": {'  '.join(rates)} tok/s"
+            length_s = sum(window.length_s for window in chosen)
+            lines.append(f"{kind} {len(chosen)}, {figures.seconds(length_s)}{shown}")
+    return tuple(lines)
+
+
+def warnings(summary: RunSummary) -> tuple[str, ...]:
+    """What the tables show but a reader may miss: contention, and time that no phase accounts for."""
+    contended = [_thread(row) for row in summary.threads if row.wait_pct >= CONTENTION_PCT]
+    lines = []
+    if contended:
+        lines.append(f"contention: {', '.join(contended)} waited for a core {CONTENTION_PCT:.0f} % of the time or more")
+    lines += [
+        f"phases account for only {figures.percent(row.covered_share)} of {row.lane}'s time"
+        for row in summary.lanes
+        if row.lane.thread == MAIN_THREAD and row.covered_share < EXPECTED_COVERAGE
+    ]
+    return tuple(lines)
+
+
+def _partners(rows: Iterable[LaneRow], limiting_row: LaneRow) -> list[LaneRow]:
+    """The most idle main lane of each other role that handles tokens."""
+    idlest: dict[str, LaneRow] = {}
+    for row in rows:
+        if row.lane.role != limiting_row.lane.role and row.lane.thread == MAIN_THREAD and row.num_tokens:
+            idlest[row.lane.role] = max(idlest.get(row.lane.role, row), row, key=_wait_share)
+    return list(idlest.values())
+
+
+def _waits(row: LaneRow) -> str:
+    share = _wait_share(row)
+    return f"waits {figures.percent(share)}" if share >= WORTH_SAYING else "never waits"
+
+
+def _wait_share(row: LaneRow) -> float:
+    return row.wait_ns / row.wall_ns if row.wall_ns else 0.0
+
+
+def _thread(row: ThreadRow) -> str:
+    return f"{row.role} {row.rank}/{row.thread} ({row.wait_pct:.0f} %)"
+
+
+def _level(interval: Interval) -> str:
+    return f"{100 * interval.level:.0f} %:"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

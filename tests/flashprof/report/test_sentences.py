@@ -1,0 +1,78 @@
+"""The sentences: who limits, who waits, what sampling cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from run_summaries import crashed, foreign, healthy, interval, lane, lane_row
+
+from flashprof.contracts.outcome import Outcome
+from flashprof.report import figures, sentences
+
+
+def test_the_limiting_lane_is_named_with_its_biggest_work_and_who_waits() -> None:
+    said = sentences.limiting(healthy())
+
+    assert said == "drafter 0 limits: 41 % of its time is `mask`; it never waits, target 0 waits 65 %"
+
+
+def test_a_waiting_phase_is_never_the_biggest_work() -> None:
+    assert "`forward`; it waits 31 %" in sentences.limiting(crashed())
+
+
+def test_of_several_partners_the_idlest_is_named() -> None:
+    idle = replace(lane_row(lane("target", 1), 0.1, 0.89), num_tokens=5)
+
+    said = sentences.limiting(replace(healthy(), lanes=(*healthy().lanes, idle)))
+
+    assert said.endswith("target 1 waits 89 %")
+
+
+def test_without_capacity_nothing_is_said_to_limit() -> None:
+    assert sentences.limiting(foreign()) == ""
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(-0.01, 0.03, "within noise"), (0.01, 0.03, "more than noise"), (-0.03, -0.01, "more than noise")],
+)
+def test_sampling_cost_is_noise_where_its_interval_holds_zero(low: float, high: float, verdict: str) -> None:
+    summary = replace(healthy(), sampling_cost=interval((low + high) / 2, low, high))
+
+    assert sentences.sampling_cost(summary).endswith(verdict)
+
+
+def test_contention_and_uncovered_time_are_warned_about() -> None:
+    assert sentences.warnings(healthy()) == (
+        "contention: target 0/main (15 %) waited for a core 10 % of the time or more",
+    )
+    assert sentences.warnings(crashed()) == ("phases account for only 81 % of drafter 0's time",)
+
+
+def test_a_failed_run_says_what_was_kept() -> None:
+    failed = replace(crashed(), windows=(), outcome=Outcome.HUNG, reason="")
+
+    assert sentences.outcome(failed) == ("hung", "kept: no window; not to be compared with other runs")
+    assert sentences.outcome(healthy()) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (figures.rate(4_121.3), "4,121"),
+        (figures.rate(3.27), "3.3"),
+        (figures.rate(float("inf")), "–"),
+        (figures.percent(0.412), "41 %"),
+        (figures.percent(0.0123), "1.2 %"),
+        (figures.percent(-0.0123), "−1.2 %"),
+        (figures.percent(-0.0001), "0.0 %"),
+        (figures.milliseconds(412e6), "412"),
+        (figures.milliseconds(41.2e6), "41.2"),
+        (figures.milliseconds(0.412e6), "0.41"),
+        (figures.seconds(1_234.56), "1,234.6 s"),
+        (figures.loss(float("nan")), "–"),
+    ],
+)
+def test_figures_are_written_with_about_three_digits(text: str, expected: str) -> None:
+    assert expected == text
