@@ -48,7 +48,9 @@ def pipeline() -> None:
 @click.option("--steps", default=200, show_default=True, type=click.IntRange(min=0), help="0: until stopped.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
 @click.option("--device", default="auto", show_default=True, type=click.Choice(["auto", "cpu", "cuda"]))
-@click.option("--threads", type=click.IntRange(min=1), help="Threads a role; default: cores over processes, at least 1.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="Threads a role; default: cores over processes, at least 1."
+)
 @click.option("--token-budget", type=click.IntRange(min=1), help="Most tokens a batch, padding included.")
 @click.option("--anchors", type=click.IntRange(min=1), help="Blocks trained a step.")
 @click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Peak learning rate.")

@@ -98,9 +98,7 @@ TINY = Preset(
     drafter=DrafterPlan(
         layer_types=(SLIDING, FULL), sliding_window=256, block_size=8, num_anchors=64, loss_decay_gamma=4.0
     ),
-    data=DataPlan(
-        source="stdlib", max_length=1024, bucket_bounds=(128, 256, 384, 512, 768, 1024), token_budget=2048
-    ),
+    data=DataPlan(source="stdlib", max_length=1024, bucket_bounds=(128, 256, 384, 512, 768, 1024), token_budget=2048),
     recipe=Recipe(lr=2e-3),
 )
 
@@ -111,9 +109,7 @@ SMOLLM2 = Preset(
     drafter=DrafterPlan(
         layer_types=(SLIDING, FULL), sliding_window=256, block_size=8, num_anchors=48, loss_decay_gamma=4.0
     ),
-    data=DataPlan(
-        source="dialogues", max_length=512, bucket_bounds=(64, 128, 192, 256, 384, 512), token_budget=512
-    ),
+    data=DataPlan(source="dialogues", max_length=512, bucket_bounds=(64, 128, 192, 256, 384, 512), token_budget=512),
     recipe=Recipe(lr=1e-3),
 )
 

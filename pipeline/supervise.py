@@ -68,14 +68,20 @@ def train(config: TrainConfig) -> None:
             samples,
             emitter,
             target_pipes=crew.target_pipes(),
+            queues=crew.queues,
             should_stop=lambda: bool(signals),
             check_workers=crew.check,
         )
         num_steps = 0 if signals else dispatcher.run()
         crew.finish(num_steps)
         emitter.close()
-    stopped = f" by {signals[0].name}" if signals else ""
-    say(f"stopped{stopped} after {num_steps} steps")
+    say(f"{_ending(config, signals, num_steps)} after {num_steps} steps")
+
+
+def _ending(config: TrainConfig, signals: Sequence[signal.Signals], num_steps: int) -> str:
+    if signals:
+        return f"stopped by {signals[0].name}"
+    return "finished" if num_steps == config.num_steps else "stopped by command"
 
 
 def rehearsals(plans: Sequence[BatchPlan]) -> tuple[Rehearsal, ...]:
@@ -116,7 +122,7 @@ class Crew:
         self._config = config
         self._folder = tempfile.TemporaryDirectory(prefix="pipeline-")
         depth = int(config.toggles["queue"])
-        self._queues = tuple(create_queue(context, depth) for _ in range(config.topology.num_drafters))
+        self.queues = tuple(create_queue(context, depth) for _ in range(config.topology.num_drafters))
         self._workers: list[tuple[WorkerSeat, Any, multiprocessing.connection.Connection]] = []
         for role, number in (("target", config.topology.num_targets), ("drafter", config.topology.num_drafters)):
             for rank in range(number):
@@ -129,7 +135,7 @@ class Crew:
                     rehearsals=rehearsals,
                     rendezvous=Path(self._folder.name, "drafters"),
                     status=theirs,
-                    queues=self._queues,
+                    queues=self.queues,
                 )
                 process = context.Process(target=run_worker, args=(seat, BODIES[role]), name=seat.name, daemon=True)
                 self._workers.append((seat, process, ours))
@@ -177,7 +183,7 @@ class Crew:
 
     def finish(self, num_steps: int) -> None:
         """Let drafters finish the steps before *num_steps*, then dismiss the targets, which own the shared memory."""
-        for queue in self._queues:
+        for queue in self.queues:
             queue.send(End(step=num_steps))
         self._join("drafter")
         for _, process, pipe in self._workers:
@@ -200,7 +206,9 @@ class Crew:
                 if process.exitcode:
                     raise _death(seat, process.exitcode)
             if waiting and time.perf_counter() > deadline_s:
-                raise SubjectError(f"{waiting[0][0].name} did not end within {END_TIMEOUT_S:.0f} s", outcome=Outcome.HUNG)
+                raise SubjectError(
+                    f"{waiting[0][0].name} did not end within {END_TIMEOUT_S:.0f} s", outcome=Outcome.HUNG
+                )
 
 
 def _says_ready(pipe: Any) -> bool:

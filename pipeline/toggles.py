@@ -50,7 +50,9 @@ REGISTRY: tuple[Toggle, ...] = (
 )
 
 
-def not_applied(values: ToggleValues, *, has_cuda: bool, which: Callable[[str], str | None] = shutil.which) -> dict[str, str]:
+def not_applied(
+    values: ToggleValues, *, has_cuda: bool, which: Callable[[str], str | None] = shutil.which
+) -> dict[str, str]:
     """
     The toggles in *values* that this machine cannot honour, each with the reason.
 

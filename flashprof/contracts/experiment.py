@@ -81,8 +81,8 @@ class Sampling:
     """`auto` (py-spy where it may trace), `pyspy`, `off`."""
     resources: str = "auto"
     """`auto` (pidstat, else schedstat), `pidstat`, `schedstat`, `off`."""
-    rate_hz: int = 50
-    """Stack samples a second and process."""
+    rate_hz: int = 20
+    """Stack samples a second and process. Three py-spy processes take 1.7 % of two cores at 20 Hz, 5.3 % at 50 Hz."""
     blocking: bool = False
     """Stop every thread at each sample: exact stacks, and up to 2.2 times slower (py-spy#872)."""
 

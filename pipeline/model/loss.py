@@ -53,7 +53,9 @@ class LossParts:
     num_supervised: Tensor
 
 
-def dflash_loss(final_QD: Tensor, head_VD: Tensor, targets: Targets, *, block_size: int, total_weight: Tensor) -> LossParts:
+def dflash_loss(
+    final_QD: Tensor, head_VD: Tensor, targets: Targets, *, block_size: int, total_weight: Tensor
+) -> LossParts:
     """
     Weighted cross-entropy over the vocabulary.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -16,6 +16,7 @@ from pipeline.config import TrainConfig
 from pipeline.data.batches import BatchPlan, collate, plan_epoch
 from pipeline.data.samples import Samples
 from pipeline.transport.messages import WorkItem
+from pipeline.transport.queue import HiddenStateQueue, issue_order
 
 LOOK_S = 0.25
 """How often a dispatcher that waits for a target looks for signals and dead workers."""
@@ -31,6 +32,7 @@ class Dispatcher:
         emitter: Emitter,
         *,
         target_pipes: list[Connection],
+        queues: Sequence[HiddenStateQueue],
         should_stop: Callable[[], bool],
         check_workers: Callable[[], None],
     ) -> None:
@@ -38,6 +40,7 @@ class Dispatcher:
         self._samples = samples
         self._emitter = emitter
         self._target_pipes = target_pipes
+        self._queues = queues
         self._idle: deque[Connection] = deque()
         self._should_stop = should_stop
         self._check_workers = check_workers
@@ -49,15 +52,11 @@ class Dispatcher:
         for step in count():
             if step == self._config.num_steps and self._config.num_steps:
                 return step
-            with self._emitter.span("control"):
-                commands = self._poll_commands(step)
-            if self._stopping or self._should_stop():
-                return step
             items = []
             for drafter in range(self._config.topology.num_drafters):
                 with self._emitter.span("batch"):
-                    item = self._make_item(step, drafter, next(batches), commands)
-                target = self._next_target()
+                    item = self._make_item(step, drafter, next(batches))
+                target = self._next_target(step)
                 if target is None:
                     return step
                 with self._emitter.span("send"):
@@ -66,25 +65,31 @@ class Dispatcher:
             self._end_step(step, items)
         raise AssertionError("unreachable: count() does not end")
 
-    def _poll_commands(self, step: int) -> tuple[Command, ...]:
-        commands = self._emitter.poll_commands()
+    def _next_target(self, step: int) -> Connection | None:
+        """A target that has asked for work; None when the run is to stop before *step*."""
+        while True:
+            with self._emitter.span("control"):
+                self._obey(self._emitter.poll_commands(), step)
+                self._check_workers()
+            if self._stopping or self._should_stop():
+                return None
+            if self._idle:
+                return self._idle.popleft()
+            with self._emitter.span("wait_targets", WAIT):
+                ready = wait(self._target_pipes, LOOK_S)
+            for pipe in ready:
+                assert isinstance(pipe, Connection)
+                self._take_request(pipe)
+
+    def _obey(self, commands: Sequence[Command], step: int) -> None:
+        """Stop is obeyed here; the rest goes to the drafters, past the queue."""
         for command in commands:
             if command.name is CommandName.STOP:
                 self._stopping = True
                 self._emitter.acknowledge(command, step)
-        return tuple(command for command in commands if command.name is not CommandName.STOP)
-
-    def _next_target(self) -> Connection | None:
-        """A target that has asked for work; None when a stop came first."""
-        with self._emitter.span("wait_targets", WAIT):
-            while not self._idle:
-                for pipe in wait(self._target_pipes, LOOK_S):
-                    assert isinstance(pipe, Connection)
-                    self._take_request(pipe)
-                self._check_workers()
-                if self._should_stop():
-                    return None
-        return self._idle.popleft()
+        others = [command for command in commands if command.name is not CommandName.STOP]
+        if others:
+            issue_order(self._queues, others)
 
     def _take_request(self, pipe: Connection) -> None:
         try:
@@ -95,7 +100,7 @@ class Dispatcher:
         else:
             self._idle.append(pipe)
 
-    def _make_item(self, step: int, drafter: int, plan: BatchPlan, commands: tuple[Command, ...]) -> WorkItem:
+    def _make_item(self, step: int, drafter: int, plan: BatchPlan) -> WorkItem:
         batch = collate(self._samples.dataset, plan)
         return WorkItem(
             step=step,
@@ -103,7 +108,6 @@ class Dispatcher:
             input_ids_BS=batch.input_ids_BS.numpy().astype(np.int32),
             loss_mask_BS=batch.loss_mask_BS.numpy(),
             lengths=tuple(batch.lengths_B.tolist()),
-            commands=commands,
         )
 
     def _end_step(self, step: int, items: list[WorkItem]) -> None:

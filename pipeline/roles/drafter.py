@@ -7,7 +7,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from flashprof.contracts.control import CommandName
+from flashprof.contracts.control import Command, CommandName
 from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import Emitter
 from pipeline.model.drafter import Drafter
@@ -70,7 +70,7 @@ def _train(seat: WorkerSeat, emitter: Emitter, trainer: DrafterStep, switches: S
         if isinstance(message, End):
             break
         with emitter.span("control"):
-            switches.apply(message, step)
+            switches.apply(inbox.orders(step), step)
             generator = torch.Generator().manual_seed(_anchor_seed(seat, step))
         result = trainer.run(message, switches.values, generator)
         with emitter.span("metrics"):
@@ -103,9 +103,9 @@ class Switches:
         self._sync: MetricsReader = SyncMetrics()
         self._async: MetricsReader = AsyncMetrics(seat.device)
 
-    def apply(self, message: HiddenStates, step: int) -> None:
-        """Put the message's commands in force before *step*, and acknowledge them."""
-        for command in message.commands:
+    def apply(self, commands: list[Command], step: int) -> None:
+        """Put commands in force before *step*, and acknowledge them."""
+        for command in commands:
             if command.name is CommandName.SET_TOGGLES:
                 self.values.update(command.detail["values"])
                 self._queue.set_depth(int(self.values["queue"]))

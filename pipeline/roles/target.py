@@ -67,7 +67,6 @@ def _pack_message(item: WorkItem, input_ids_BS: Tensor, states_BSD: list[Tensor]
         loss_mask_T=torch.nn.functional.pad(loss_mask_BS.flatten()[keep_T], pad),
         lengths=item.lengths,
         num_padding_tokens=item.num_padding_tokens,
-        commands=item.commands,
     )
 
 

@@ -20,9 +20,7 @@ class Peers:
             # NCCL refuses two ranks on one GPU; gloo takes any placement.
             own_gpu_each = device.type == "cuda" and torch.cuda.device_count() >= num_drafters
             store = dist.FileStore(str(rendezvous), num_drafters)
-            dist.init_process_group(
-                "nccl" if own_gpu_each else "gloo", store=store, rank=rank, world_size=num_drafters
-            )
+            dist.init_process_group("nccl" if own_gpu_each else "gloo", store=store, rank=rank, world_size=num_drafters)
             # Counts stay on the host: asking the device for them would wait for it.
             self._counts_group = dist.new_group(backend="gloo")
 

@@ -139,7 +139,11 @@ class DrafterStep:
             with span("loss", device=True):
                 total = torch.tensor(total_weight, dtype=torch.float32)
                 return dflash_loss(
-                    final_QD, self._frozen.head_VD, row.targets, block_size=block_size, total_weight=self._to_device(total)
+                    final_QD,
+                    self._frozen.head_VD,
+                    row.targets,
+                    block_size=block_size,
+                    total_weight=self._to_device(total),
                 )
 
     def _build_masks(self, row: Row, toggles: ToggleValues) -> list[Any]:

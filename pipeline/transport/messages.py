@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -24,8 +24,6 @@ class WorkItem:
     loss_mask_BS: Any
     """numpy bool."""
     lengths: tuple[int, ...]
-    commands: tuple[Command, ...] = ()
-    """Control commands in force from this step on; every drafter gets the same."""
 
     @property
     def num_tokens(self) -> int:
@@ -54,7 +52,6 @@ class HiddenStates:
     loss_mask_T: Tensor
     lengths: tuple[int, ...]
     num_padding_tokens: int
-    commands: tuple[Command, ...] = field(default=())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,3 +62,11 @@ class End:
 
 
 Message = HiddenStates | End
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """Control commands that every drafter puts in force before the same step."""
+
+    step: int
+    commands: tuple[Command, ...]

@@ -9,12 +9,15 @@ taken. So the earliest missing step always has room, and targets that finish out
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from flashprof.emit import WAIT, Emitter
-from pipeline.transport.messages import Message
+from flashprof.contracts.control import Command
+from pipeline.transport.messages import Message, Order
 
 POLL_S = 0.5
 """How often a process that waits for room looks whether its parent lives."""
@@ -62,6 +65,9 @@ class HiddenStateQueue:
     """Condition guarding the counters below."""
     num_taken: Any
     depth: Any
+    order_reader: Connection
+    order_writer: Connection
+    """A pipe of its own: behind a full queue, an order would come late."""
 
     def wait_for_room(self, step: int) -> None:
         """
@@ -97,11 +103,27 @@ class HiddenStateQueue:
             self.room.notify_all()
 
 
+def issue_order(queues: Sequence[HiddenStateQueue], commands: Sequence[Command]) -> None:
+    """
+    Tell all drafters to obey *commands* from the next step on that none of them has begun.
+
+    Holding every queue's lock, so no drafter takes a step between the look at the counters and the order; each looks
+    for orders after it has taken a step. So the delay is one step, whatever the depth of the queue.
+    """
+    with ExitStack() as locks:
+        for queue in queues:
+            locks.enter_context(queue.room)
+        order = Order(step=max(queue.num_taken.value for queue in queues), commands=tuple(commands))
+        for queue in queues:
+            queue.order_writer.send(order)
+
+
 class Inbox:
     """A drafter's end: hands out messages in step order, whichever target was first."""
 
     def __init__(self, queue: HiddenStateQueue) -> None:
         self._queue = queue
+        self._orders: list[Order] = []
         self._early: dict[int, Message] = {}
 
     @property
@@ -129,6 +151,14 @@ class Inbox:
             self._queue.room.notify_all()
         return message
 
+    def orders(self, step: int) -> list[Command]:
+        """The commands to put in force before *step*, which has been taken."""
+        while self._queue.order_reader.poll():
+            self._orders.append(receive(self._queue.order_reader))
+        due = [order for order in self._orders if order.step <= step]
+        self._orders = [order for order in self._orders if order.step > step]
+        return [command for order in due for command in order.commands]
+
     def _receive(self) -> None:
         message = receive(self._queue.reader)
         self._early[message.step] = message
@@ -143,6 +173,7 @@ def create_queue(context: Any, depth: int) -> HiddenStateQueue:
         depth: Steps that may lie between target and drafter.
     """
     reader, writer = context.Pipe(duplex=False)
+    order_reader, order_writer = context.Pipe(duplex=False)
     return HiddenStateQueue(
         reader=reader,
         writer=writer,
@@ -150,4 +181,6 @@ def create_queue(context: Any, depth: int) -> HiddenStateQueue:
         room=context.Condition(),
         num_taken=context.Value("q", 0, lock=False),
         depth=context.Value("q", depth, lock=False),
+        order_reader=order_reader,
+        order_writer=order_writer,
     )

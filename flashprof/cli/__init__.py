@@ -1,0 +1,1 @@
+"""Floor 6: the command line; rendering of errors, nothing else."""

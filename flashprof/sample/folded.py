@@ -1,0 +1,201 @@
+"""
+Reading py-spy's raw output: folded stacks, one line a stack, `root;…;leaf count`. Pure.
+
+A frame is `name (file:line)`. Roots may be `process PID:"command"` and `thread (TID): name`; they are no functions
+and become fields. Paths are shortened, so that two machines name the same function alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from flashprof.contracts.results import Frame
+
+_FRAME = re.compile(r"^(?P<name>.+) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
+_THREAD = re.compile(r"^thread \((?P<id>\w+)\)(?:: (?P<name>.*))?$")
+_PROCESS = re.compile(r"^process \d+:")
+_LIBRARY = re.compile(r"^.*/(?:(?:site|dist)-packages|lib/python3\.\d+)/")
+
+MAIN_THREAD = "MainThread"
+WRAPPER_SHARE = 0.98
+"""A function that hands on at least this share of its samples explains nothing by itself."""
+_PLUMBING_NAMES = frozenset({"<module>", "_bootstrap", "_bootstrap_inner", "run", "spawn_main", "_main", "_serve_one"})
+_PLUMBING_FILES = ("<frozen runpy>", "runpy.py", "multiprocessing/spawn.py", "multiprocessing/forkserver.py")
+_PARKED_NAMES = frozenset({"wait", "_wait_for_tstate_lock", "get", "accept", "select", "poll", "_recv", "sleep"})
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRef:
+    """One function at one line."""
+
+    name: str
+    file: str
+    """Shortened path, or empty where py-spy gave none."""
+    line: int
+    """From 1; 0 where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One distinct stack of one thread, outermost frame first."""
+
+    frames: tuple[FrameRef, ...]
+    num_samples: int
+    thread: str = ""
+    """Python's name for it, or its id where it has none; empty where threads were not recorded."""
+    process: str = ""
+    """py-spy's `process …` root, where there was one."""
+
+
+def parse_folded(lines: Iterable[str]) -> list[Stack]:
+    """The stacks of a raw file; a line without a count (a torn last one) is dropped."""
+    stacks = []
+    for line in lines:
+        text, _, count = line.rstrip("\n").rpartition(" ")
+        if text and count.isdecimal():
+            stacks.append(_parse_stack(text, int(count)))
+    return stacks
+
+
+def hottest_frames(stacks_by_role: Mapping[str, Sequence[Stack]], *, top: int) -> tuple[Frame, ...]:
+    """
+    The functions where the samples are, at most *top* of them.
+
+    Half of them by the samples in which they are innermost, the others by those in which they appear at all. Left out
+    of the second half: functions that are in nearly every sample of their role, and those that hand nearly all their
+    samples to one callee. Left out altogether: start-up plumbing, and helper threads that only ever stood waiting.
+
+    Args:
+        stacks_by_role: All stacks of a role's processes.
+        top: How many functions, over all roles.
+
+    Returns:
+        Frames, the highest self share first; `where` has the line that was seen most.
+    """
+    tallies = [_tally(role, stacks) for role, stacks in stacks_by_role.items()]
+    by_self = _ranked((frame for tally in tallies for frame in tally.frames()), by_total=False)
+    by_total = _ranked((frame for tally in tallies for frame in tally.inner_frames()), by_total=True)
+    chosen = by_self[: (top + 1) // 2]
+    chosen += [frame for frame in by_total if frame not in chosen][: top - len(chosen)]
+    chosen += [frame for frame in by_self if frame not in chosen][: top - len(chosen)]
+    return tuple(_ranked(chosen, by_total=False))
+
+
+_Function = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Tally:
+    role: str
+    num_samples: int = 0
+    self_samples: Counter[_Function] = field(default_factory=Counter)
+    total_samples: Counter[_Function] = field(default_factory=Counter)
+    edges: dict[_Function, Counter[_Function]] = field(default_factory=lambda: defaultdict(Counter))
+    lines: dict[_Function, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def frames(self) -> list[Frame]:
+        return [self._frame(function) for function in self.total_samples if not _is_plumbing(function)]
+
+    def inner_frames(self) -> list[Frame]:
+        return [frame for frame in map(self._frame_unless_wrapper, self.total_samples) if frame is not None]
+
+    def _frame_unless_wrapper(self, function: _Function) -> Frame | None:
+        total = self.total_samples[function]
+        handed_on = max(self.edges[function].values(), default=0)
+        if _is_plumbing(function) or max(total / self.num_samples, handed_on / total) >= WRAPPER_SHARE:
+            return None
+        return self._frame(function)
+
+    def _frame(self, function: _Function) -> Frame:
+        name, file = function
+        line = self.lines[function].most_common(1)[0][0]
+        return Frame(
+            name=name,
+            where=f"{file}:{line}" if line else file,
+            role=self.role,
+            self_share=self.self_samples[function] / self.num_samples,
+            total_share=self.total_samples[function] / self.num_samples,
+        )
+
+
+def _tally(role: str, stacks: Sequence[Stack]) -> _Tally:
+    tally = _Tally(role)
+    for stack in _without_parked_threads(stacks):
+        num = stack.num_samples
+        tally.num_samples += num
+        functions = [(frame.name, frame.file) for frame in stack.frames]
+        for function in set(functions):
+            tally.total_samples[function] += num
+        for edge in set(pairwise(functions)):
+            tally.edges[edge[0]][edge[1]] += num
+        for frame in stack.frames:
+            tally.lines[frame.name, frame.file][frame.line] += num
+        if functions:
+            tally.self_samples[functions[-1]] += num
+    return tally
+
+
+def _without_parked_threads(stacks: Sequence[Stack]) -> list[Stack]:
+    """
+    Drop helper threads that stood in one waiting call all the time.
+
+    Idle threads are sampled too, or a starved lane would look empty; but a queue's feeder thread would halve the
+    share of everything its process does.
+    """
+    leaves: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for stack in stacks:
+        leaf = stack.frames[-1].name.rpartition(".")[2] if stack.frames else ""
+        leaves[stack.process, stack.thread][leaf] += stack.num_samples
+    parked = set()
+    for key, counts in leaves.items():
+        num_waiting = sum(num for name, num in counts.items() if name in _PARKED_NAMES)
+        if key[1] not in ("", MAIN_THREAD) and num_waiting >= WRAPPER_SHARE * counts.total():
+            parked.add(key)
+    return [stack for stack in stacks if (stack.process, stack.thread) not in parked]
+
+
+def _ranked(frames: Iterable[Frame], *, by_total: bool) -> list[Frame]:
+    def key(frame: Frame) -> tuple[float, float, str, str, str]:
+        first, second = frame.self_share, frame.total_share
+        if by_total:
+            first, second = second, first
+        return -first, -second, frame.role, frame.name, frame.where
+
+    return sorted(frames, key=key)
+
+
+def _is_plumbing(function: _Function) -> bool:
+    name, file = function
+    return name.rpartition(".")[2] in _PLUMBING_NAMES or file.endswith(_PLUMBING_FILES)
+
+
+def _parse_stack(text: str, num_samples: int) -> Stack:
+    thread = process = ""
+    frames: list[FrameRef] = []
+    for part in text.split(";"):
+        if not frames and _PROCESS.match(part):
+            process = part
+        elif not frames and (found := _THREAD.match(part)):
+            thread = found["name"] or found["id"]
+        else:
+            frames.append(_parse_frame(part))
+    return Stack(tuple(frames), num_samples, thread, process)
+
+
+def _parse_frame(text: str) -> FrameRef:
+    found = _FRAME.match(text)
+    if found is None:
+        return FrameRef(text, "", 0)
+    return FrameRef(found["name"], _shorten(found["file"]), int(found["line"] or 0))
+
+
+def _shorten(path: str) -> str:
+    if not path.startswith("/"):
+        return path
+    if _LIBRARY.match(path):
+        return _LIBRARY.sub("", path)
+    return "/".join(path.rsplit("/", 2)[-2:]).lstrip("/")

@@ -1,0 +1,249 @@
+"""
+Stack samples by py-spy: one process a target, attached by pid.
+
+Idle threads are recorded (`--idle`): a lane that waits in a queue or in a CUDA synchronisation counts as idle, and
+without the flag its process yields no sample at all (ray-project/ray#63852). Reading one frame costs about 17 µs,
+idle or not, so the cost grows with depth times rate. Three processes of 21 frames and one idle thread each, on two
+cores: 1.7 % of both cores at 20 Hz, 5.3 % at 50 Hz, 10 % at 100 Hz. Attaching takes 0.05 s where binaries are cached.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashprof.contracts.errors import ToolError
+from flashprof.contracts.ports import SampleTarget
+
+ATTACH_LIMIT_S = 15.0
+FINISH_LIMIT_S = 10.0
+
+_BEGUN = "Sampling process"
+"""py-spy prints this line once it has attached, before its first sample."""
+_BEHIND = re.compile(r"([\d.]+)s behind in sampling")
+_COUNTS = re.compile(r"Samples: (\d+) Errors: (\d+)")
+_MANY_ERRORS = 0.05
+_REMEDY_OFF = "--set sampling.stacks=off"
+
+
+class PySpySampler:
+    """
+    Writes `<role>-<rank>.folded` for each target, and py-spy's own words to `<role>-<rank>.pyspy.log`.
+
+    A target that ends takes its py-spy with it, so a killed FlashProf leaves none behind once its subject is gone.
+    """
+
+    name = "py-spy"
+
+    def __init__(self, rate_hz: int, blocking: bool, *, program: str | None = None) -> None:
+        self._rate_hz = rate_hz
+        self._blocking = blocking
+        self._program = program or find_pyspy()
+        self._spies: list[_Spy] = []
+
+    def start(self, targets: Sequence[SampleTarget], folder: Path) -> None:
+        """
+        Attach to all targets, and return when each is being sampled.
+
+        Raises:
+            ToolError: py-spy is missing, or cannot attach to one of them.
+        """
+        if self._program is None:
+            raise ToolError(
+                "py-spy is not installed", next_command=f"{sys.executable} -m pip install py-spy, or {_REMEDY_OFF}"
+            )
+        try:
+            for target in targets:
+                self._spies.append(self._spy(self._program, target, folder))
+            deadline_s = time.monotonic() + ATTACH_LIMIT_S
+            for spy in self._spies:
+                spy.wait_until_begun(deadline_s)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def stop(self) -> list[str]:
+        """End each py-spy by SIGINT (at SIGTERM it writes nothing) and wait for the files."""
+        spies, self._spies = self._spies, []
+        running = [spy.ask_to_finish() for spy in spies]
+        deadline_s = time.monotonic() + FINISH_LIMIT_S
+        return [
+            note for spy, ran in zip(spies, running, strict=True) for note in spy.finish(deadline_s, was_running=ran)
+        ]
+
+    def _spy(self, program: str, target: SampleTarget, folder: Path) -> _Spy:
+        output = folder / f"{target.name}.folded"
+        log_path = folder / f"{target.name}.pyspy.log"
+        command = [program, "record", "--pid", str(target.pid), "--output", str(output), "--format", "raw"]
+        command += ["--rate", str(self._rate_hz), "--threads", "--idle"]
+        command += [] if self._blocking else ["--nonblocking"]
+        try:
+            with log_path.open("wb") as log:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+        except OSError as error:
+            raise ToolError(f"py-spy cannot be started: {error}", where=program, next_command=_REMEDY_OFF) from error
+        return _Spy(target, process, output, log_path)
+
+    def _abandon(self) -> None:
+        spies, self._spies = self._spies, []
+        for spy in spies:
+            spy.process.kill()
+            spy.process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class _Spy:
+    """One py-spy at work."""
+
+    target: SampleTarget
+    process: subprocess.Popen[bytes]
+    output: Path
+    log_path: Path
+
+    def said(self) -> str:
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def wait_until_begun(self, deadline_s: float) -> None:
+        while _BEGUN not in self.said():
+            if self.process.poll() is not None:
+                raise self._failure(f"py-spy cannot attach to {self.target.name}: {_gist(self.said())}")
+            if time.monotonic() > deadline_s:
+                raise self._failure(f"py-spy did not attach to {self.target.name} within {ATTACH_LIMIT_S:.0f} s")
+            time.sleep(0.01)
+
+    def ask_to_finish(self) -> bool:
+        if self.process.poll() is not None:
+            return False
+        self.process.send_signal(signal.SIGINT)
+        return True
+
+    def finish(self, deadline_s: float, *, was_running: bool) -> list[str]:
+        try:
+            self.process.wait(timeout=max(0.1, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return [f"py-spy did not finish {self.target.name} within {FINISH_LIMIT_S:.0f} s: its stacks are lost"]
+        return _notes(self.target.name, self.said(), was_running=was_running, has_file=self.output.is_file())
+
+    def _failure(self, what: str) -> ToolError:
+        return ToolError(
+            what, where=f"pid {self.target.pid}, {self.log_path}", next_command=f"flashprof doctor, or {_REMEDY_OFF}"
+        )
+
+
+def find_pyspy() -> str | None:
+    """The py-spy beside this Python, else the one on PATH."""
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if beside.is_file() else shutil.which("py-spy")
+
+
+def can_trace(*, blocking: bool = False, program: str | None = None) -> str | None:
+    """
+    Try whether py-spy may read a process that FlashProf started, as it will have to: flags and files do not say.
+
+    Args:
+        blocking: Try the way that stops the target.
+        program: py-spy; None looks for it.
+
+    Returns:
+        None where it works (30 ms), else the reason with its remedy.
+    """
+    program = program or find_pyspy()
+    if program is None:
+        return f"py-spy is not installed; {sys.executable} -m pip install py-spy"
+    own = [sys.executable, "-I", "-S", "-c", "print(flush=True); input()"]
+    with subprocess.Popen(own, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        command = [program, "dump", "--pid", str(child.pid), *([] if blocking else ["--nonblocking"])]
+        try:
+            tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=5.0, check=False)
+            said, worked = tried.stderr, tried.returncode == 0
+        except (OSError, subprocess.TimeoutExpired) as error:
+            said, worked = str(error), False
+        finally:
+            child.kill()
+    return None if worked else explain_refusal(_gist(said), scope=_read(_SCOPE_PATH), in_container=_in_container())
+
+
+_SCOPE_PATH = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+def explain_refusal(said: str, *, scope: str, in_container: bool) -> str:
+    """
+    Why tracing was refused, and what to do.
+
+    Args:
+        said: py-spy's own words.
+        scope: Yama's `ptrace_scope`, empty where there is none.
+        in_container: Whether this looks like a container.
+    """
+    if "ermission" not in said and "not permitted" not in said:
+        return f"py-spy failed: {said}"
+    if in_container:
+        return (
+            "the container may not trace: it lacks CAP_SYS_PTRACE; docker run --cap-add=SYS_PTRACE …, "
+            'or in Kubernetes securityContext.capabilities.add: ["SYS_PTRACE"]'
+        )
+    match scope:
+        case "1":
+            return (
+                "kernel.yama.ptrace_scope is 1: a process may trace only its own children; "
+                "sudo sysctl kernel.yama.ptrace_scope=0 (until the next boot)"
+            )
+        case "2":
+            return (
+                "kernel.yama.ptrace_scope is 2: only CAP_SYS_PTRACE may trace; "
+                "sudo sysctl kernel.yama.ptrace_scope=0, or run as root"
+            )
+        case "3":
+            return (
+                "kernel.yama.ptrace_scope is 3: tracing is off until the next boot; change it in /etc/sysctl.d, reboot"
+            )
+    return f"tracing is refused ({said}); run as the user who owns the subject, or as root"
+
+
+def _notes(name: str, said: str, *, was_running: bool, has_file: bool) -> list[str]:
+    if not has_file:
+        return [f"py-spy left no stacks of {name}: {_gist(said)}"]
+    counts = _COUNTS.search(said)
+    num_samples, num_errors = (int(counts[1]), int(counts[2])) if counts else (0, 0)
+    notes = []
+    if not was_running:
+        notes.append(f"{name} ended during the window: {num_samples} stack samples kept")
+    elif num_samples == 0:
+        notes.append(f"py-spy took no stack sample of {name}")
+    if behind := [float(text) for text in _BEHIND.findall(said)]:
+        notes.append(
+            f"py-spy was up to {max(behind):.1f} s behind on {name}: lower the rate, --set sampling.rate_hz=20"
+        )
+    if num_errors > _MANY_ERRORS * (num_samples + num_errors):
+        notes.append(f"py-spy failed to read {num_errors} of {num_samples + num_errors} stacks of {name}")
+    return notes
+
+
+def _gist(said: str) -> str:
+    """py-spy's error without its own back trace: the first line, and the innermost cause."""
+    lines = [line.strip() for line in said.partition("Stack backtrace:")[0].splitlines() if line.strip()]
+    return " / ".join(dict.fromkeys(lines[:1] + lines[-1:])) if lines else "it said nothing"
+
+
+def _in_container() -> bool:
+    return any(Path(path).exists() for path in ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""Floor 4: run folders, read and written."""
