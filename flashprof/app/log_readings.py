@@ -1,0 +1,91 @@
+"""Throughput that a foreign trainer prints, read from its log while it grows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashprof.contracts.errors import UsageError
+
+_NUMBER = r"(?P<value>\d[\d,]*(?:\.\d+)?)\s*(?P<unit>[kKM])?"
+_WORDS = r"(?:tok(?:ens?)?[/_]s(?:ec(?:ond)?)?|tokens?_per_sec(?:ond)?|train_tokens_per_second|tps)"
+DEFAULT_PATTERN = rf"\b{_WORDS}\b['\"]?\s*[:=]\s*['\"]?{_NUMBER}|{_NUMBER.replace('value', 'value2').replace('unit', 'unit2')}\s*(?:tok(?:ens?)?/s(?:ec)?)\b"
+"""`tps: 1,234` (torchtitan), `train_tokens_per_second: 99.1` (HF Trainer), `tok/s=12,345` (ours), `1.2k tokens/s`."""
+
+FACTORS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A throughput that the subject printed, and when it was seen."""
+
+    at_ns: int
+    tok_per_s: float
+
+
+class LogReadings:
+    """All readings of one log so far; each call reads only what is new."""
+
+    def __init__(self, path: Path, pattern: str) -> None:
+        self._path = path
+        self._pattern = compile_pattern(pattern or DEFAULT_PATTERN)
+        self._offset = 0
+        self.readings: list[Reading] = []
+        self.last_line = ""
+
+    def poll(self, now_ns: int) -> bool:
+        """Read what came since the last call; whether there was anything."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                content = file.read()
+        except FileNotFoundError:
+            return False
+        # tqdm ends its updates with a carriage return, so those count as lines too.
+        whole = content[: max(content.rfind(b"\n"), content.rfind(b"\r")) + 1]
+        self._offset += len(whole)
+        for line in re.split(r"[\r\n]+", whole.decode("utf-8", errors="replace")):
+            self._read_line(line.strip(), now_ns)
+        return bool(whole)
+
+    def _read_line(self, line: str, now_ns: int) -> None:
+        if not line:
+            return
+        self.last_line = line
+        match = self._pattern.search(line)
+        value = parse_match(match) if match else None
+        if value:
+            self.readings.append(Reading(now_ns, value))
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """
+    A user's pattern.
+
+    Raises:
+        UsageError: No regular expression, or one without a group for the number.
+    """
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--tok-per-s is no regular expression: {error}", offered=pattern) from error
+    if not compiled.groups:
+        raise UsageError(
+            "--tok-per-s has no group for the number",
+            offered=pattern,
+            allowed="one group, or one named `value`",
+            next_command=r"--tok-per-s 'tok/s=([\d,.]+)'",
+        )
+    return compiled
+
+
+def parse_match(match: re.Match[str]) -> float | None:
+    """Tok/s from a match: group `value` with its `unit` (k, M), or the first group; None where it is no number."""
+    groups = match.groupdict()
+    text = groups.get("value") or groups.get("value2") or match.group(1)
+    unit = groups.get("unit") or groups.get("unit2") or ""
+    try:
+        return float((text or "").replace(",", "")) * FACTORS[unit]
+    except ValueError:
+        return None

@@ -1,0 +1,43 @@
+"""The samplers of one run: attached together, detached together; one that fails is left out and said so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flashprof.contracts.errors import ToolError
+from flashprof.contracts.ports import Sampler, SampleTarget
+
+
+class SamplerSet:
+    """What runs beside the subject in profile windows."""
+
+    def __init__(self, samplers: Sequence[Sampler]) -> None:
+        self._samplers = list(samplers)
+        self._started: list[Sampler] = []
+        self.notes: list[str] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a profile window would differ from a measure window at all."""
+        return not self._samplers
+
+    def start(self, targets: Sequence[SampleTarget], folder: Path) -> None:
+        """Attach all; a sampler that cannot is dropped for the rest of the run, with a note."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for sampler in list(self._samplers):
+            try:
+                sampler.start(targets, folder)
+            except ToolError as error:
+                self._samplers.remove(sampler)
+                remedy = f"; try: {error.next_command}" if error.next_command else ""
+                self.notes.append(f"{sampler.name} was left out: {error.what}{remedy}")
+            else:
+                self._started.append(sampler)
+
+    def stop(self) -> None:
+        """Detach whatever is attached; safe at any time."""
+        while self._started:
+            for note in self._started.pop().stop():
+                if note not in self.notes:
+                    self.notes.append(note)

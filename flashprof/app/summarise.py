@@ -1,0 +1,220 @@
+"""Recording → RunSummary, and the files of the run folder that are computed from events and samples."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flashprof.app.log_readings import Reading
+from flashprof.app.measure import Recording
+from flashprof.contracts.control import CommandName
+from flashprof.contracts.errors import FlashProfError
+from flashprof.contracts.events import Ack, EventLog, Header
+from flashprof.contracts.experiment import Experiment, SubjectKind
+from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.results import RunSummary, ThreadRow, Window, WindowKind
+from flashprof.report.console import render_summary
+from flashprof.report.flamegraph import render_flamegraph
+from flashprof.report.markdown import render_markdown
+from flashprof.sample.folded import Stack, hottest_frames, parse_folded
+from flashprof.sample.threads import FILE_NAME, pool_threads, read_threads
+from flashprof.stats.interval import sampling_cost, throughput_interval
+from flashprof.stats.sanity import check_numbers, loss_trend
+from flashprof.store.run_folder import RunFolder
+from flashprof.store.summary_file import summary_to_json
+from flashprof.store.tables import write_lanes, write_phases, write_windows
+from flashprof.store.tail import read_event_logs
+from flashprof.windows.phases import lane_rows, phase_rows
+from flashprof.windows.table import build_windows, check_tokens
+from flashprof.windows.warmup import warmup_summary
+
+TOP_FRAMES = 12
+PLAIN_WIDTH = 100
+
+
+def summarise(
+    experiment: Experiment, folder: RunFolder, recording: Recording, machine: Mapping[str, Any]
+) -> RunSummary:
+    """Compute all results of a launch and write them into its folder, which is not yet published."""
+    logs = read_event_logs(folder.events)
+    has_steps = any(log.steps for log in logs if log.header.trains)
+    windows = _windows(logs, recording) if has_steps else _windows_of_readings(recording)
+    outcome, reason = _checked(recording, logs, windows)
+    stacks = _read_stacks(folder.samples)
+    measured = [window for window in windows if window.kind is WindowKind.MEASURE and window.num_tokens]
+    profiled = [window for window in windows if window.kind is WindowKind.PROFILE and window.num_tokens]
+    rates = [window.tok_per_s for window in measured]
+    length_s = sum(window.length_s for window in measured)
+    padded = sum(window.num_tokens + window.num_padding_tokens for window in measured)
+    summary = RunSummary(
+        run_id=folder.final.name,
+        cell=_cell(experiment, logs, machine),
+        outcome=outcome,
+        reason=reason,
+        tok_per_s=throughput_interval(rates),
+        counted_by="events" if has_steps else "log",
+        supervised_tok_per_s=sum(window.num_supervised_tokens for window in measured) / length_s if measured else 0.0,
+        padding_share=sum(window.num_padding_tokens for window in measured) / padded if padded else 0.0,
+        warmup=warmup_summary(logs, recording.steady_ns, recording.launched_ns) if has_steps else None,
+        windows=tuple(windows),
+        phases=phase_rows(logs, measured),
+        lanes=lane_rows(logs, measured),
+        sampling_cost=sampling_cost(rates, [window.tok_per_s for window in profiled]),
+        frames=hottest_frames(_by_role(stacks), top=TOP_FRAMES),
+        threads=_threads(folder.samples),
+        losses=loss_trend(logs),
+        notes=(*_refused_toggles(logs), *recording.notes),
+        paths=_paths(folder, has_stacks=bool(stacks)),
+    )
+    _write_tables(folder, logs, windows)
+    if stacks:
+        _write_flamegraph(folder, summary, stacks, rate_hz=experiment.sampling.rate_hz)
+    folder.write_text("summary.json", summary_to_json(summary))
+    folder.write_text("report.md", render_markdown(summary))
+    folder.write_text("report.txt", render_summary(summary, color=False, width=PLAIN_WIDTH))
+    return summary
+
+
+def _windows(logs: Sequence[EventLog], recording: Recording) -> tuple[Window, ...]:
+    return build_windows([*logs, *_observer(logs, recording.observed)], steady_ns=recording.steady_ns)
+
+
+def _observer(logs: Sequence[EventLog], observed: Sequence[Ack]) -> list[EventLog]:
+    """FlashProf's own window boundaries in the form of a process's events."""
+    if not observed:
+        return []
+    first = logs[0].header
+    header = Header(
+        role="flashprof",
+        rank=0,
+        host=first.host,
+        pid=0,
+        trains=False,
+        wall_ns=first.wall_ns,
+        monotonic_ns=first.monotonic_ns,
+    )
+    return [EventLog(header=header, acks=list(observed))]
+
+
+def _windows_of_readings(recording: Recording) -> tuple[Window, ...]:
+    """Windows of a subject that only prints its throughput: tokens are its own figure times our clock."""
+    starts = {ack.detail["label"]: ack for ack in recording.observed if ack.name == CommandName.WINDOW_START}
+    ends = {ack.detail["label"]: ack for ack in recording.observed if ack.name == CommandName.WINDOW_END}
+    windows = []
+    for label, start in starts.items():
+        if label in ends:
+            end_ns = ends[label].at_ns
+            inside = [reading for reading in recording.readings.readings if start.at_ns < reading.at_ns <= end_ns]
+            windows.append(_reading_window(label, start, end_ns, inside))
+    return tuple(windows)
+
+
+def _reading_window(label: str, start: Ack, end_ns: int, inside: Sequence[Reading]) -> Window:
+    mean_tok_per_s = sum(reading.tok_per_s for reading in inside) / len(inside) if inside else 0.0
+    return Window(
+        label=label,
+        kind=WindowKind(start.detail["kind"]),
+        start_ns=start.at_ns,
+        end_ns=end_ns,
+        num_steps=len(inside),
+        num_tokens=round(mean_tok_per_s * (end_ns - start.at_ns) / 1e9),
+        num_supervised_tokens=0,
+        num_padding_tokens=0,
+    )
+
+
+def _checked(recording: Recording, logs: Sequence[EventLog], windows: Sequence[Window]) -> tuple[Outcome, str]:
+    """The outcome after looking at the numbers themselves: fast but wrong is wrong."""
+    wrong = check_numbers(logs)
+    if wrong and recording.outcome in (Outcome.COMPLETED, Outcome.ENDED_EARLY, Outcome.CRASHED):
+        return Outcome.WRONG_NUMBERS, wrong
+    if recording.outcome.is_measurement and windows:
+        try:
+            check_tokens(windows, logs)
+        except FlashProfError as error:
+            return Outcome.TOOL_FAILED, error.what
+    return recording.outcome, recording.reason
+
+
+def _cell(experiment: Experiment, logs: Sequence[EventLog], machine: Mapping[str, Any]) -> dict[str, Any]:
+    subject = experiment.subject
+    if subject.kind is SubjectKind.FOREIGN:
+        return {"command": " ".join(subject.command), **machine}
+    devices = {mark.detail.get("device") for log in logs for mark in log.marks if mark.name == "ready"} - {None}
+    return {
+        "preset": subject.preset,
+        "topology": subject.topology,
+        "toggles": subject.toggles,
+        "seed": subject.seed,
+        "device": " ".join(sorted(str(device) for device in devices)),
+        **machine,
+    }
+
+
+def _refused_toggles(logs: Sequence[EventLog]) -> list[str]:
+    return [
+        f"toggle {name} is not applied: {reason}"
+        for log in logs
+        for mark in log.marks
+        if mark.name == "toggles"
+        for name, reason in mark.detail.get("refused", {}).items()
+    ]
+
+
+def _read_stacks(samples: Path) -> dict[tuple[str, int], list[Stack]]:
+    """Stacks of all profile windows, by role and rank."""
+    stacks: dict[tuple[str, int], list[Stack]] = defaultdict(list)
+    for path in sorted(samples.glob("*/*.folded")):
+        role, _, rank = path.stem.rpartition("-")
+        stacks[role, int(rank)] += parse_folded(path.read_text(encoding="utf-8", errors="replace").splitlines())
+    return dict(stacks)
+
+
+def _by_role(stacks: Mapping[tuple[str, int], Sequence[Stack]]) -> dict[str, list[Stack]]:
+    by_role: dict[str, list[Stack]] = defaultdict(list)
+    for (role, _), of_rank in stacks.items():
+        by_role[role] += of_rank
+    return dict(by_role)
+
+
+def _threads(samples: Path) -> tuple[ThreadRow, ...]:
+    return pool_threads(read_threads(path) for path in sorted(samples.glob(f"*/{FILE_NAME}")))
+
+
+def _write_flamegraph(
+    folder: RunFolder, summary: RunSummary, stacks: Mapping[tuple[str, int], Sequence[Stack]], *, rate_hz: int
+) -> None:
+    lanes = {f"{role} {rank}": _labelled(of_rank) for (role, rank), of_rank in stacks.items()}
+    toggles = summary.cell.get("toggles", summary.cell.get("command", ""))
+    page = render_flamegraph(
+        lanes,
+        title=summary.run_id,
+        subtitle=f"{toggles} · py-spy {rate_hz} Hz, waiting threads included, profile windows only",
+    )
+    folder.flamegraph.write_text(page, encoding="utf-8")
+
+
+def _labelled(stacks: Sequence[Stack]) -> dict[tuple[str, ...], int]:
+    """Frame labels by function: a function seen at several lines is one box."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for stack in stacks:
+        frames = tuple(f"{frame.name} ({frame.file})" if frame.file else frame.name for frame in stack.frames)
+        is_main = stack.thread in ("", "MainThread")
+        counts[frames if is_main else (f"thread {stack.thread}", *frames)] += stack.num_samples
+    return dict(counts)
+
+
+def _write_tables(folder: RunFolder, logs: Sequence[EventLog], windows: Sequence[Window]) -> None:
+    write_windows(folder.part / "windows.parquet", windows)
+    steady = [window for window in windows if window.kind in (WindowKind.MEASURE, WindowKind.PROFILE)]
+    write_phases(folder.part / "phases.parquet", [(w.label, row) for w in steady for row in phase_rows(logs, [w])])
+    write_lanes(folder.part / "lanes.parquet", [(w.label, row) for w in steady for row in lane_rows(logs, [w])])
+
+
+def _paths(folder: RunFolder, *, has_stacks: bool) -> dict[str, str]:
+    paths = {"run": str(folder.final), "log": str(folder.final / folder.log.name)}
+    if has_stacks:
+        paths["flamegraph"] = str(folder.final / folder.flamegraph.name)
+    return paths

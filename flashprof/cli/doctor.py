@@ -1,0 +1,40 @@
+"""`flashprof doctor`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from flashprof.cli.terminal import wants_color
+
+
+@click.command("doctor")
+@click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def command(*, reports: Path, as_json: bool) -> int:
+    """
+    Say what this machine can and cannot measure, one line each, with the remedy.
+
+    Exit status: 0, or 4 where something is bad enough that a run would fail or mislead.
+    """
+    from flashprof.app.doctor import Status, examine
+
+    findings = examine(os.environ, reports)
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        colors = {Status.OK: "green", Status.WARN: "yellow", Status.BAD: "red"}
+        color = wants_color(os.environ, is_tty=sys.stdout.isatty())
+        width = max(len(finding.subject) for finding in findings)
+        for finding in findings:
+            status = click.style(f"{finding.status:4}", fg=colors[finding.status])
+            click.echo(f"{status}  {finding.subject:{width}}  {finding.text}", color=color)
+            if finding.remedy:
+                click.echo(f"      {'':{width}}  try: {finding.remedy}", color=color)
+    return 4 if any(finding.status is Status.BAD for finding in findings) else 0

@@ -1,0 +1,95 @@
+"""`flashprof`: commands are imported when they are called, so that `--help` takes no longer than it must."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+from flashprof import __version__
+from flashprof.contracts.errors import FlashProfError
+
+COMMANDS = MappingProxyType(
+    {
+        "run": ("flashprof.cli.run", "Measure one cell: tok/s, the phase that limits it, a flamegraph."),
+        "doctor": ("flashprof.cli.doctor", "What this machine can and cannot measure, and how to fix it."),
+    }
+)
+INTERRUPTED = 130
+"""128 + SIGINT, as shells expect."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and summaries without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order of a first use."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command now."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Summaries from the table above: click would import every command for them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Offer the nearest name for an unknown command."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            nearest = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint} Commands: {', '.join(COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="flashprof")
+def flashprof() -> None:
+    """
+    Find out why training got slower: which phase limits, which change did it, and the proof.
+
+    Start with `flashprof run`, or with `flashprof doctor` if something is odd.
+    """
+
+
+def main() -> None:
+    """Entry point: every expected error is rendered here and nowhere else."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        status = flashprof(standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except FlashProfError as error:
+        click.echo("\n".join(error.lines()), err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # `flashprof run | head`: the reader has had enough. Python would complain again while closing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    del number, frame
+    raise KeyboardInterrupt

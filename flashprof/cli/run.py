@@ -1,0 +1,160 @@
+"""`flashprof run`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from flashprof.contracts.errors import UsageError
+from flashprof.contracts.experiment import Experiment, Output, SubjectKind, SubjectSpec, apply_settings
+from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.results import RunSummary
+from flashprof.contracts.toggles import EXAMPLE
+
+EPILOG = """
+\b
+Examples
+  flashprof run --toggles compile,swa           our pipeline, two optimisations on
+  flashprof run --toggles all,-swa --topology 2+1
+  flashprof run -- torchrun train.py            any trainer: tok/s from its output, samplers, flamegraph
+  flashprof run --tok-per-s 'speed: ([\\d.]+)' -- python train.py
+\b
+Exit status: 0 measured, 2 wrong input, 4 the subject or FlashProf failed, 130 interrupted.
+"""
+
+
+@click.command("run", epilog=EPILOG)
+@click.option("--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}")
+@click.option("--list-toggles", is_flag=True, help="List the toggles and end.")
+@click.option("--preset", default="tiny", show_default=True, help="Workload of the pipeline: tiny, smollm2.")
+@click.option("--topology", default="1+1", show_default=True, help="Targets + drafters.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
+@click.option("--set", "settings", multiple=True, metavar="SECTION.FIELD=VALUE", help="E.g. windows.measure_s=10.")
+@click.option("--tok-per-s", "pattern", default="", metavar="REGEX", help="Where a foreign trainer prints tok/s.")
+@click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
+@click.option("--run-id", default="", help="Name of the run folder; default: time and cell.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary for programs.")
+@click.argument("foreign", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD ...]")
+def command(  # noqa: PLR0913, the signature is the command line
+    *,
+    expression: str,
+    list_toggles: bool,
+    preset: str,
+    topology: str,
+    seed: int,
+    settings: tuple[str, ...],
+    pattern: str,
+    reports: Path,
+    run_id: str,
+    as_json: bool,
+    foreign: tuple[str, ...],
+) -> int:
+    """Measure one cell: start the trainer, wait for steady state, measure and profile in turn, report."""
+    if list_toggles:
+        _list_toggles()
+        return 0
+    subject = SubjectSpec(preset=preset, topology=topology, toggles=expression, seed=seed, tok_per_s_pattern=pattern)
+    experiment = apply_settings(Experiment(subject=subject, output=Output(reports=reports, run_id=run_id)), settings)
+    experiment = _complete(experiment, foreign)
+    summary = _measure(experiment)
+    _show(summary, as_json=as_json)
+    return _status(summary.outcome)
+
+
+def _complete(experiment: Experiment, foreign: Sequence[str]) -> Experiment:
+    """Settle what the user left open: the command line, the normalised toggles, the run's name."""
+    subject = experiment.subject
+    if foreign:
+        _refuse_pipeline_options(subject)
+        subject = replace(subject, kind=SubjectKind.FOREIGN, command=tuple(foreign))
+    else:
+        subject = _pipeline_subject(subject)
+    run_id = experiment.output.run_id or _run_id(subject)
+    return replace(experiment, subject=subject, output=replace(experiment.output, run_id=run_id))
+
+
+def _pipeline_subject(subject: SubjectSpec) -> SubjectSpec:
+    from flashprof.app.subject import pipeline_command, read_toggles
+    from flashprof.contracts.toggles import format_toggles, parse_toggles
+
+    if subject.tok_per_s_pattern:
+        raise UsageError(
+            "--tok-per-s is for foreign trainers; the pipeline's tokens are counted from its events",
+            next_command="flashprof run --tok-per-s REGEX -- CMD ...",
+        )
+    registry = read_toggles(os.environ, Path.cwd())
+    normal = format_toggles(parse_toggles(subject.toggles, registry), registry)
+    subject = replace(subject, toggles=normal)
+    return replace(subject, command=pipeline_command(subject))
+
+
+def _refuse_pipeline_options(subject: SubjectSpec) -> None:
+    default = SubjectSpec()
+    for name in ("toggles", "preset", "topology", "seed"):
+        if getattr(subject, name) != getattr(default, name):
+            raise UsageError(
+                f"--{name} is for our own pipeline; a foreign trainer takes its options after --",
+                offered=f"--{name} {getattr(subject, name)}",
+                next_command="flashprof run -- CMD --its-own-options",
+            )
+
+
+def _run_id(subject: SubjectSpec) -> str:
+    what = subject.command[0].rpartition("/")[2] if subject.kind is SubjectKind.FOREIGN else _cell_name(subject)
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{what}"[:80]
+
+
+def _cell_name(subject: SubjectSpec) -> str:
+    return f"{subject.preset}-{subject.topology}-{subject.toggles.replace(',', '-').replace('=', '')}"
+
+
+def _measure(experiment: Experiment) -> RunSummary:
+    from flashprof.app.run import run
+    from flashprof.app.wiring import wire
+    from flashprof.cli.terminal import progress_on_stderr
+
+    ports = wire(experiment, os.environ, Path.cwd())
+    with progress_on_stderr() as progress:
+        return run(experiment, ports, progress)
+
+
+def _show(summary: RunSummary, *, as_json: bool) -> None:
+    from flashprof.cli.terminal import output_width, wants_color
+
+    if as_json:
+        from flashprof.store.summary_file import summary_to_json
+
+        click.echo(summary_to_json(summary), nl=False)
+        return
+    from flashprof.report.console import render_summary
+
+    is_tty = sys.stdout.isatty()
+    color = wants_color(os.environ, is_tty=is_tty)
+    click.echo(render_summary(summary, color=color, width=output_width(is_tty=is_tty)), nl=False, color=color)
+
+
+def _status(outcome: Outcome) -> int:
+    if outcome is Outcome.INTERRUPTED:
+        return 130
+    return 0 if outcome is Outcome.COMPLETED else 4
+
+
+def _list_toggles() -> None:
+    from flashprof.app.subject import read_toggles
+
+    registry = read_toggles(os.environ, Path.cwd())
+    width = max(len(toggle.name) for toggle in registry)
+    for toggle in registry:
+        kind = "hot " if toggle.hot else "cold"
+        needs = f"; needs {', '.join(toggle.needs)}" if toggle.needs else ""
+        click.echo(f"{toggle.name:{width}}  {kind}  {toggle.allowed:7}  {toggle.help}{needs}")
+    click.echo(
+        f"\nDefaults are off (queue: 1). Expressions: {EXAMPLE}. Example: {shlex.join(['flashprof', 'run', '--toggles', 'all,-swa'])}"
+    )

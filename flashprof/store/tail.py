@@ -1,0 +1,61 @@
+"""Reading events files while they grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flashprof.contracts.events import EventLog, decode, decode_record
+
+
+class EventTail:
+    """All events of one launch so far; each call reads only what is new."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._logs: dict[Path, EventLog] = {}
+        self._offsets: dict[Path, int] = {}
+
+    @property
+    def logs(self) -> list[EventLog]:
+        """One log a process, in the order of their file names."""
+        return [self._logs[path] for path in sorted(self._logs)]
+
+    def poll(self) -> bool:
+        """Read what came since the last call; whether there was anything."""
+        grown = False
+        for path in sorted(self._folder.glob("*.jsonl")):
+            text = self._read_whole_lines(path)
+            if text:
+                grown = True
+                self._add(path, text.splitlines())
+        return grown
+
+    def _read_whole_lines(self, path: Path) -> str:
+        offset = self._offsets.get(path, 0)
+        if path.stat().st_size == offset:
+            return ""
+        with path.open("rb") as file:
+            file.seek(offset)
+            content = file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        self._offsets[path] = offset + len(whole)
+        return whole.decode("utf-8", errors="replace")
+
+    def _add(self, path: Path, lines: list[str]) -> None:
+        log = self._logs.get(path)
+        if log is None:
+            self._logs[path] = decode(lines, where=str(path))
+            return
+        for line in lines:
+            record = decode_record(line)
+            if record is None:
+                log.num_torn_lines += 1
+            else:
+                log.add(record)
+
+
+def read_event_logs(folder: Path) -> list[EventLog]:
+    """All events of a finished launch."""
+    tail = EventTail(folder)
+    tail.poll()
+    return tail.logs
