@@ -8,9 +8,11 @@ from pathlib import Path
 
 from flashprof.contracts.errors import UsageError
 
-_NUMBER = r"(?P<value>\d[\d,]*(?:\.\d+)?)\s*(?P<unit>[kKM])?"
+_NUMBER = r"(?P<value{n}>\d[\d,]*(?:\.\d+)?)\s*(?P<unit{n}>[kKM])?"
 _WORDS = r"(?:tok(?:ens?)?[/_]s(?:ec(?:ond)?)?|tokens?_per_sec(?:ond)?|train_tokens_per_second|tps)"
-DEFAULT_PATTERN = rf"\b{_WORDS}\b['\"]?\s*[:=]\s*['\"]?{_NUMBER}|{_NUMBER.replace('value', 'value2').replace('unit', 'unit2')}\s*(?:tok(?:ens?)?/s(?:ec)?)\b"
+_AFTER = rf"\b{_WORDS}\b['\"]?\s*[:=]\s*['\"]?" + _NUMBER.format(n="")
+_BEFORE = _NUMBER.format(n="2") + r"\s*tok(?:ens?)?/s(?:ec(?:ond)?)?\b(?!\s*[:=])"
+DEFAULT_PATTERN = f"{_AFTER}|{_BEFORE}"
 """`tps: 1,234` (torchtitan), `train_tokens_per_second: 99.1` (HF Trainer), `tok/s=12,345` (ours), `1.2k tokens/s`."""
 
 FACTORS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}

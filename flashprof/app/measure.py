@@ -134,8 +134,11 @@ class _Launch:
     def close(self) -> None:
         """Leave nothing behind; safe after any failure."""
         self._samplers.stop()
-        if self._subject is not None and self._subject.kill_tree() and self._asked_to_stop:
-            self._notes.append("the subject did not end when asked and was killed")
+        if self._subject is not None:
+            had_ended = self._subject.returncode() is not None
+            self._subject.kill_tree()
+            if self._asked_to_stop and not had_ended:
+                self._notes.append("the subject did not end when asked and was killed")
         if self._watch is not None:
             self._watch.look()
 

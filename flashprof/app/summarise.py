@@ -39,8 +39,8 @@ def summarise(
 ) -> RunSummary:
     """Compute all results of a launch and write them into its folder, which is not yet published."""
     logs = read_event_logs(folder.events)
-    has_steps = any(log.steps for log in logs if log.header.trains)
-    windows = _windows(logs, recording) if has_steps else _windows_of_readings(recording)
+    first_ns = min((log.steps[0].end_ns for log in logs if log.header.trains and log.steps), default=None)
+    windows = _windows(logs, recording) if first_ns else _windows_of_readings(recording)
     outcome, reason = _checked(recording, logs, windows)
     stacks = _read_stacks(folder.samples)
     measured = [window for window in windows if window.kind is WindowKind.MEASURE and window.num_tokens]
@@ -54,10 +54,11 @@ def summarise(
         outcome=outcome,
         reason=reason,
         tok_per_s=throughput_interval(rates),
-        counted_by="events" if has_steps else "log",
+        counted_by="events" if first_ns else "log",
         supervised_tok_per_s=sum(window.num_supervised_tokens for window in measured) / length_s if measured else 0.0,
         padding_share=sum(window.num_padding_tokens for window in measured) / padded if padded else 0.0,
-        warmup=warmup_summary(logs, recording.steady_ns, recording.launched_ns) if has_steps else None,
+        startup_s=(first_ns - recording.launched_ns) / 1e9 if first_ns else None,
+        warmup=warmup_summary(logs, recording.steady_ns, first_ns) if first_ns else None,
         windows=tuple(windows),
         phases=phase_rows(logs, measured),
         lanes=lane_rows(logs, measured),

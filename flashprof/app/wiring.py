@@ -39,18 +39,11 @@ def wire(experiment: Experiment, env: Mapping[str, str], cwd: Path) -> Ports:
     """
     clock = SystemClock()
     notes: list[str] = []
-    samplers = [
-        sampler
-        for sampler in (
-            _stack_sampler(experiment.sampling, notes),
-            _resource_sampler(experiment.sampling, clock, notes),
-        )
-        if sampler is not None
-    ]
+    found = (_stack_sampler(experiment.sampling, notes), _resource_sampler(experiment.sampling, clock, notes))
     return Ports(
         clock=clock,
         launcher=ProcessLauncher(),
-        samplers=samplers,
+        samplers=[sampler for sampler in found if sampler is not None],
         find_targets=find_targets,
         env=env,
         cwd=cwd,
@@ -78,10 +71,7 @@ def _resource_sampler(sampling: Sampling, clock: Clock, notes: list[str]) -> Sam
     if shutil.which("pidstat") is not None:
         return PidstatSampler()
     if sampling.resources == "pidstat":
-        raise ToolError(
-            "pidstat is not installed", next_command="apt-get install sysstat, or --set sampling.resources=auto"
-        )
-    notes.append(
-        "pidstat is not installed: thread CPU comes from /proc/PID/schedstat instead (apt-get install sysstat)"
-    )
+        remedy = "apt-get install sysstat, or --set sampling.resources=auto"
+        raise ToolError("pidstat is not installed", next_command=remedy)
+    notes.append("pidstat is not installed: thread CPU comes from /proc instead (apt-get install sysstat)")
     return SchedstatSampler(clock)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -155,6 +154,4 @@ def _list_toggles() -> None:
         kind = "hot " if toggle.hot else "cold"
         needs = f"; needs {', '.join(toggle.needs)}" if toggle.needs else ""
         click.echo(f"{toggle.name:{width}}  {kind}  {toggle.allowed:7}  {toggle.help}{needs}")
-    click.echo(
-        f"\nDefaults are off (queue: 1). Expressions: {EXAMPLE}. Example: {shlex.join(['flashprof', 'run', '--toggles', 'all,-swa'])}"
-    )
+    click.echo(f"\nIn the cell `none` all are off and queue is 1. Expressions: {EXAMPLE}")

@@ -119,7 +119,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warmup:
-    """The stretch before steady state."""
+    """The stretch between the first training step and steady state."""
 
     length_s: float
     num_steps: int
@@ -174,6 +174,8 @@ class RunSummary:
     """Whose count: `events` (ours) or `log` (the subject's own, by regular expression)."""
     supervised_tok_per_s: float = 0.0
     padding_share: float = 0.0
+    startup_s: float | None = None
+    """From launch to the end of the first training step."""
     warmup: Warmup | None = None
     windows: tuple[Window, ...] = ()
     phases: tuple[PhaseRow, ...] = ()

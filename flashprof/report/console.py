@@ -174,21 +174,22 @@ def _print_threads(console: Console, threads: Sequence[ThreadRow]) -> None:
     _heading(console, "Threads", "% of one core in the profile windows; wait: runnable, but not running")
     columns = ("usr", "sys", "wait", "switches/s", "forced/s")
     table = _plain_table(("thread", "left"), *((name, "right") for name in columns), ("", "left"))
-    busiest = sorted(threads, key=lambda row: -(row.usr_pct + row.system_pct + row.wait_pct))
-    for row in busiest[:MAX_THREADS]:
+    busy = [row for row in threads if sentences.is_busy(row)]
+    shown = sorted(busy, key=lambda row: -(row.usr_pct + row.system_pct + row.wait_pct))[:MAX_THREADS]
+    for row in shown:
         contended = row.wait_pct >= sentences.CONTENTION_PCT
         numbers = (row.usr_pct, row.system_pct, row.wait_pct)
         switches = (row.voluntary_switches_per_s, row.involuntary_switches_per_s)
         table.add_row(
-            f"{row.role} {row.rank}/{row.thread}",
+            sentences.thread_name(row),
             *(f"{number:.1f}" for number in numbers),
             *(f"{number:,.0f}" for number in switches),
             "◀ contention" if contended else "",
             style="yellow" if contended else "",
         )
     console.print(table)
-    if len(threads) > MAX_THREADS:
-        console.print(f"  and {len(threads) - MAX_THREADS} quieter threads", style="dim")
+    if len(threads) > len(shown):
+        console.print(f"  and {len(threads) - len(shown)} quieter threads", style="dim")
 
 
 def _print_facts(console: Console, summary: RunSummary) -> None:

@@ -71,8 +71,9 @@ def _threads(summary: RunSummary) -> Iterator[str]:
     if summary.threads:
         yield "## Threads"
         rows = [
-            (f"{t.role} {t.rank}/{t.thread}", f"{t.usr_pct:.1f}", f"{t.system_pct:.1f}", f"{t.wait_pct:.1f}")
+            (sentences.thread_name(t), f"{t.usr_pct:.1f}", f"{t.system_pct:.1f}", f"{t.wait_pct:.1f}")
             for t in summary.threads
+            if sentences.is_busy(t)
         ]
         yield _table(("thread", "usr %", "sys %", "wait %"), rows, num_text=1)
 

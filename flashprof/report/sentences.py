@@ -14,6 +14,9 @@ from flashprof.report import figures
 MAIN_THREAD = "main"
 CONTENTION_PCT = 10.0
 """A thread that is runnable but not running this share of the time competes for its core."""
+QUIET_PCT = 1.0
+COMM_LENGTH = 15
+"""Linux cuts thread names to this."""
 WORTH_SAYING = 0.01
 """Waiting below 1 % of a lane's time is called none."""
 EXPECTED_COVERAGE = 0.97
@@ -102,13 +105,14 @@ def sampling_cost(summary: RunSummary) -> str:
 
 
 def warmup(summary: RunSummary) -> str:
-    """Length and causes of the warm-up; empty where there was none."""
+    """Start-up, then length and causes of the warm-up; empty where there was none."""
     if summary.warmup is None:
         return ""
     length, steps = figures.seconds(summary.warmup.length_s), _plural(summary.warmup.num_steps, "step")
     causes = f": {', '.join(summary.warmup.causes)}" if summary.warmup.causes else ""
     unsettled = "" if summary.warmup.settled else "; it never settled, measured all the same: read with care"
-    return f"warm-up {length}, {steps}{causes}{unsettled}"
+    startup = "" if summary.startup_s is None else f"start-up {figures.seconds(summary.startup_s)}, then "
+    return f"{startup}warm-up {length}, {steps}{causes}{unsettled}"
 
 
 def losses(summary: RunSummary) -> str:
@@ -135,7 +139,9 @@ def window_lines(windows: Sequence[Window]) -> tuple[str, ...]:
 
 def warnings(summary: RunSummary) -> tuple[str, ...]:
     """What the tables show but a reader may miss: contention, and time that no phase accounts for."""
-    contended = [_thread(row) for row in summary.threads if row.wait_pct >= CONTENTION_PCT]
+    contended = [
+        f"{thread_name(row)} ({row.wait_pct:.0f} %)" for row in summary.threads if row.wait_pct >= CONTENTION_PCT
+    ]
     lines = []
     if contended:
         lines.append(f"contention: {', '.join(contended)} waited for a core {CONTENTION_PCT:.0f} % of the time or more")
@@ -165,8 +171,15 @@ def _wait_share(row: LaneRow) -> float:
     return row.wait_ns / row.wall_ns if row.wall_ns else 0.0
 
 
-def _thread(row: ThreadRow) -> str:
-    return f"{row.role} {row.rank}/{row.thread} ({row.wait_pct:.0f} %)"
+def thread_name(row: ThreadRow) -> str:
+    """Role and rank, and the thread where it is not the one that the process itself is named after."""
+    is_main = row.thread in (MAIN_THREAD, f"{row.role}-{row.rank}"[:COMM_LENGTH])
+    return f"{row.role} {row.rank}" if is_main else f"{row.role} {row.rank}/{row.thread}"
+
+
+def is_busy(row: ThreadRow) -> bool:
+    """Whether the thread used, or wanted, at least 1 % of a core."""
+    return row.usr_pct + row.system_pct + row.wait_pct >= QUIET_PCT
 
 
 def _level(interval: Interval) -> str:

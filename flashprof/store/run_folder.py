@@ -10,7 +10,6 @@ Format history
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,7 +56,7 @@ class RunFolder:
 
     @property
     def emitter(self) -> Path:
-        """Today's emitter, first on the subject's path, so that an older source tree is measured by the same instrument."""
+        """Today's emitter, first on the subject's path: an older source tree is measured by the same instrument."""
         return self.part / "emitter"
 
     @property
@@ -81,7 +80,7 @@ class RunFolder:
         # Byte code that the subject's interpreter left beside the emitter.
         for cache in self.emitter.rglob("__pycache__"):
             shutil.rmtree(cache, ignore_errors=True)
-        os.replace(self.part, self.final)
+        self.part.replace(self.final)
         return self.final
 
 

