@@ -1,0 +1,100 @@
+"""Device time for the emitter without synchronising: pooled CUDA events, read once the device has passed them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from time import monotonic_ns
+from typing import Any
+
+from flashprof.contracts.events import Step, encode
+
+
+class CudaTimer:
+    """
+    CUDA events in a pool, turned into host time once the device has passed them.
+
+    `elapsed_time` is a float32 of milliseconds: an hour away it is 0.25 ms coarse. So the reference event moves
+    along: each resolved step becomes the reference of the next. A CUDA error ends the timing, not the training.
+    """
+
+    def __init__(
+        self, torch: Any, thread: str, *, warn: Callable[[str], None], clock: Callable[[], int] = monotonic_ns
+    ) -> None:
+        self._make_event = partial(torch.cuda.Event, enable_timing=True)
+        self.thread = f"{thread}:cuda{torch.cuda.current_device()}"
+        self._warn = warn
+        self._clock = clock
+        self._pool: list[Any] = []
+        self._pending: deque[tuple[Any, Any, Step | tuple[str, int, bool]]] = deque()
+        self._is_lost = False
+        self._base = self._make_event()
+        self._base.record()
+        # The one wait in the life of a timer: its first reading must be close to the host's clock.
+        while not self._base.query():
+            time.sleep(0)
+        self._base_ns = clock()
+
+    @property
+    def num_deferred(self) -> int:
+        """Records that the device had not passed when they were last looked at."""
+        return len(self._pending)
+
+    def record(self) -> Any:
+        """An event on the current stream; None once timing was lost."""
+        if self._is_lost:
+            return None
+        try:
+            event = self._pool.pop() if self._pool else self._make_event()
+            event.record()
+        except RuntimeError as error:
+            self._lose(error)
+            return None
+        return event
+
+    def defer_span(self, prefix: str, start: Any, *, depth: int, ok: bool) -> None:
+        """Close a span on the device and keep it until it can be read."""
+        end = self.record()
+        if end is not None and start is not None:
+            self._pending.append((start, end, (prefix, depth, ok)))
+
+    def defer_step(self, step: Step) -> None:
+        """Keep a step until the device has finished it."""
+        self._pending.append((None, self.record(), step))
+
+    def resolve(self) -> list[str]:
+        """The records that the device has passed, without waiting for any; after a CUDA error, steps in host time."""
+        lines: list[str] = []
+        try:
+            while self._pending and not self._is_lost and self._pending[0][1].query():
+                lines.append(self._line(*self._pending[0]))
+                self._pending.popleft()
+        except RuntimeError as error:
+            self._lose(error)
+        if self._is_lost:
+            lines += [encode(record) for _, _, record in self._pending if isinstance(record, Step)]
+            self._pending.clear()
+        return lines
+
+    def _line(self, start: Any, end: Any, record: Step | tuple[str, int, bool]) -> str:
+        end_ns = self._host_ns(end)
+        if isinstance(record, Step):
+            # The device's clock drifts against the host's (20 ppm are 72 ms an hour), but an event is passed after
+            # it was recorded and before it is seen.
+            self._pool.append(self._base)
+            self._base, self._base_ns = end, min(max(end_ns, record.end_ns), self._clock())
+            return encode(replace(record, end_ns=self._base_ns))
+        prefix, depth, ok = record
+        self._pool += (start, end)
+        return f"{prefix}{self._host_ns(start)},{end_ns},{depth},{int(ok)}]"
+
+    def _host_ns(self, event: Any) -> int:
+        elapsed_ms: float = self._base.elapsed_time(event)
+        return self._base_ns + round(elapsed_ms * 1e6)
+
+    def _lose(self, error: RuntimeError) -> None:
+        self._is_lost = True
+        self._warn(f"device time is no longer recorded: {error}")
