@@ -45,7 +45,7 @@ def test_sampling_cost_is_noise_where_its_interval_holds_zero(low: float, high: 
 
 def test_contention_and_uncovered_time_are_warned_about() -> None:
     assert sentences.warnings(healthy()) == (
-        "contention: target 0/main (15 %) waited for a core 10 % of the time or more",
+        "contention: target 0 (15 %) waited for a core 10 % of the time or more",
     )
     assert sentences.warnings(crashed()) == ("phases account for only 81 % of drafter 0's time",)
 
