@@ -18,7 +18,7 @@ from flashprof.contracts.results import RunSummary, ThreadRow, Window, WindowKin
 from flashprof.report.console import render_summary
 from flashprof.report.flamegraph import render_flamegraph
 from flashprof.report.markdown import render_markdown
-from flashprof.sample.folded import Stack, hottest_frames, parse_folded
+from flashprof.sample.folded import Stack, hottest_frames, parse_folded, without_parked_threads, without_startup
 from flashprof.sample.threads import FILE_NAME, pool_threads, read_threads
 from flashprof.stats.interval import sampling_cost, throughput_interval
 from flashprof.stats.sanity import check_numbers, loss_trend
@@ -200,8 +200,9 @@ def _write_flamegraph(
 def _labelled(stacks: Sequence[Stack]) -> dict[tuple[str, ...], int]:
     """Frame labels by function: a function seen at several lines is one box."""
     counts: Counter[tuple[str, ...]] = Counter()
-    for stack in stacks:
-        frames = tuple(f"{frame.name} ({frame.file})" if frame.file else frame.name for frame in stack.frames)
+    for stack in without_parked_threads(stacks):
+        useful = without_startup(stack.frames)
+        frames = tuple(f"{frame.name} ({frame.file})" if frame.file else frame.name for frame in useful)
         is_main = stack.thread in ("", "MainThread")
         counts[frames if is_main else (f"thread {stack.thread}", *frames)] += stack.num_samples
     return dict(counts)

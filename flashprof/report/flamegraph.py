@@ -25,7 +25,7 @@ PRUNE_SHARE = 0.001
 TORCH_PACKAGES = frozenset({"torch", "torchgen", "functorch", "triton", "torchvision"})
 # fmt: off
 LIBRARIES = frozenset({
-    "accelerate", "datasets", "deepspeed", "fsspec", "huggingface_hub", "lightning", "matplotlib", "megatron",
+    "accelerate", "click", "datasets", "deepspeed", "fsspec", "huggingface_hub", "lightning", "matplotlib", "megatron",
     "numpy", "pandas", "peft", "psutil", "pyarrow", "safetensors", "scipy", "sympy", "tokenizers", "tqdm",
     "transformer_engine", "transformers", "urllib3", "vllm", "yaml",
 })

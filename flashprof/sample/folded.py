@@ -25,6 +25,7 @@ WRAPPER_SHARE = 0.98
 """A function that hands on at least this share of its samples explains nothing by itself."""
 _PLUMBING_NAMES = frozenset({"<module>", "_bootstrap", "_bootstrap_inner", "run", "spawn_main", "_main", "_serve_one"})
 _PLUMBING_FILES = ("<frozen runpy>", "runpy.py", "multiprocessing/spawn.py", "multiprocessing/forkserver.py")
+_STARTUP_FILES = ("<frozen runpy>", "runpy.py", "<string>", "multiprocessing/", "threading.py", "click/", "typer/")
 _PARKED_NAMES = frozenset({"wait", "_wait_for_tstate_lock", "get", "accept", "select", "poll", "_recv", "sleep"})
 
 
@@ -124,7 +125,7 @@ class _Tally:
 
 def _tally(role: str, stacks: Sequence[Stack]) -> _Tally:
     tally = _Tally(role)
-    for stack in _without_parked_threads(stacks):
+    for stack in without_parked_threads(stacks):
         num = stack.num_samples
         tally.num_samples += num
         functions = [(frame.name, frame.file) for frame in stack.frames]
@@ -139,15 +140,16 @@ def _tally(role: str, stacks: Sequence[Stack]) -> _Tally:
     return tally
 
 
-def _without_parked_threads(stacks: Sequence[Stack]) -> list[Stack]:
+def without_parked_threads(stacks: Iterable[Stack]) -> list[Stack]:
     """
     Drop helper threads that stood in one waiting call all the time.
 
     Idle threads are sampled too, or a starved lane would look empty; but a queue's feeder thread would halve the
     share of everything its process does.
     """
+    kept = list(stacks)
     leaves: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for stack in stacks:
+    for stack in kept:
         leaf = stack.frames[-1].name.rpartition(".")[2] if stack.frames else ""
         leaves[stack.process, stack.thread][leaf] += stack.num_samples
     parked = set()
@@ -155,7 +157,21 @@ def _without_parked_threads(stacks: Sequence[Stack]) -> list[Stack]:
         num_waiting = sum(num for name, num in counts.items() if name in _PARKED_NAMES)
         if key[1] not in ("", MAIN_THREAD) and num_waiting >= WRAPPER_SHARE * counts.total():
             parked.add(key)
-    return [stack for stack in stacks if (stack.process, stack.thread) not in parked]
+    return [stack for stack in kept if (stack.process, stack.thread) not in parked]
+
+
+def without_startup(frames: Sequence[FrameRef]) -> tuple[FrameRef, ...]:
+    """
+    Drop the outermost frames that only started the program: runpy, multiprocessing, the command-line library.
+
+    They are the same ten rows above every stack. A stack that is nothing else is left as it is.
+    """
+    first = next((index for index, frame in enumerate(frames) if not _is_startup(frame)), 0)
+    return tuple(frames[first:])
+
+
+def _is_startup(frame: FrameRef) -> bool:
+    return frame.name == "<module>" or frame.file.startswith(_STARTUP_FILES)
 
 
 def _ranked(frames: Iterable[Frame], *, by_total: bool) -> list[Frame]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashprof.contracts.results import Frame
-from flashprof.sample.folded import FrameRef, Stack, hottest_frames, parse_folded
+from flashprof.sample.folded import FrameRef, Stack, hottest_frames, parse_folded, without_startup
 
 RAW = """\
 thread (6326): MainThread;<module> (t.py:19);main (t.py:16);spin (t.py:5) 98
@@ -175,3 +175,15 @@ def _stack(num_samples: int, *names: str) -> Stack:
 
 def _shares(frame: Frame) -> tuple[float, float]:
     return frame.self_share, frame.total_share
+
+
+def test_startup_frames_are_dropped_from_the_outside_only() -> None:
+    frames = [
+        FrameRef("<module>", "<string>", 1),
+        FrameRef("BaseProcess.run", "multiprocessing/process.py", 108),
+        FrameRef("train", "pipeline/roles/drafter.py", 60),
+        FrameRef("wait", "multiprocessing/connection.py", 930),
+    ]
+
+    assert tuple(frames[2:]) == without_startup(frames)
+    assert tuple(frames[:2]) == without_startup(frames[:2])
