@@ -13,7 +13,9 @@ import click
 
 from flashprof.contracts.errors import FlashProfError, UsageError
 from flashprof.contracts.toggles import EXAMPLE, format_toggles, parse_toggles, toggles_to_json
+from pipeline.forkserver import fork_server
 from pipeline.presets import PRESETS, Preset, find_preset
+from pipeline.signals import stop_signals
 from pipeline.toggles import REGISTRY, honoured, not_applied
 from pipeline.topology import Topology, parse_topology
 
@@ -46,13 +48,13 @@ def pipeline() -> None:
 @click.option("--topology", default="1+1", show_default=True, help="Targets + drafters.")
 @click.option("--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}")
 @click.option("--steps", default=200, show_default=True, type=click.IntRange(min=0), help="0: until stopped.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0, max=2**63 - 1))
 @click.option("--device", default="auto", show_default=True, type=click.Choice(["auto", "cpu", "cuda"]))
 @click.option(
-    "--threads", type=click.IntRange(min=1), help="Threads a role; default: cores over processes, at least 1."
+    "--threads", type=click.IntRange(min=1, max=1024), help="Threads a role; default: cores over processes, at least 1."
 )
-@click.option("--token-budget", type=click.IntRange(min=1), help="Most tokens a batch, padding included.")
-@click.option("--anchors", type=click.IntRange(min=1), help="Blocks trained a step.")
+@click.option("--token-budget", type=click.IntRange(min=1, max=2**20), help="Most tokens a batch, padding included.")
+@click.option("--anchors", type=click.IntRange(min=1, max=2**14), help="Blocks trained a step.")
 @click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Peak learning rate.")
 @click.option("--log-every", default=10, show_default=True, type=click.IntRange(min=1), help="Steps between lines.")
 @click.option("--cache", type=click.Path(path_type=Path, file_okay=False), help="Where data sets are kept.")
@@ -75,30 +77,32 @@ def train(  # noqa: PLR0913, the signature is the command line
     shape = parse_topology(topology)
     workload = _adjusted(find_preset(preset), token_budget=token_budget, anchors=anchors, lr=lr)
     values = parse_toggles(expression, REGISTRY)
-    num_threads = threads or max(1, (len(os.sched_getaffinity(0))) // (shape.num_targets + shape.num_drafters))
+    num_threads = threads or max(1, _num_cores() // (shape.num_targets + shape.num_drafters))
     _set_thread_variables(num_threads)
 
-    from pipeline.config import TrainConfig
+    # The fork server first: it and this process import torch (2 to 4 s) side by side.
+    with stop_signals() as signals, fork_server() as context:
+        from pipeline.config import TrainConfig
 
-    chosen = _choose_device(device)
-    refused = not_applied(values, has_cuda=chosen == "cuda")
-    config = TrainConfig(
-        preset=workload,
-        topology=shape,
-        toggles=honoured(values, refused),
-        refused=refused,
-        num_steps=steps,
-        seed=seed,
-        device=chosen,
-        num_threads=num_threads,
-        cache=cache or _default_cache(),
-        log_every=log_every,
-    )
-    _announce(config, shape)
+        chosen = _choose_device(device)
+        refused = not_applied(values, has_cuda=chosen == "cuda")
+        config = TrainConfig(
+            preset=workload,
+            topology=shape,
+            toggles=honoured(values, refused),
+            refused=refused,
+            num_steps=steps,
+            seed=seed,
+            device=chosen,
+            num_threads=num_threads,
+            cache=cache or _default_cache(),
+            log_every=log_every,
+        )
+        _announce(config, shape)
 
-    from pipeline.supervise import train as run
+        from pipeline.supervise import train as run
 
-    run(config)
+        run(config, context, signals)
 
 
 @pipeline.command()
@@ -147,6 +151,11 @@ def _set_thread_variables(num_threads: int) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # One host: gloo must not depend on how this host's name resolves.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+
+
+def _num_cores() -> int:
+    # A container or a scheduler may give this process fewer cores than the host has; only Linux tells.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _choose_device(device: str) -> str:

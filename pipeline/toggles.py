@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 
+from flashprof.contracts.errors import UsageError
 from flashprof.contracts.toggles import Toggle, ToggleValues
 
 REGISTRY: tuple[Toggle, ...] = (
@@ -45,7 +46,7 @@ REGISTRY: tuple[Toggle, ...] = (
     ),
     Toggle(
         name="warmup",
-        help="run every batch shape once before the first step, so that compilation and allocation come early",
+        help="run each bucket's commonest batch shape before the first step: compilation and allocation come early",
     ),
 )
 
@@ -73,6 +74,37 @@ def not_applied(
 def honoured(values: ToggleValues, refused: Mapping[str, str]) -> ToggleValues:
     """*values* with the refused toggles back at their defaults."""
     return {toggle.name: toggle.default if toggle.name in refused else values[toggle.name] for toggle in REGISTRY}
+
+
+def hot_changes(
+    asked: Mapping[str, object], *, has_cuda: bool, which: Callable[[str], str | None] = shutil.which
+) -> tuple[ToggleValues, dict[str, str]]:
+    """
+    Sort what a running trainer is asked to change.
+
+    Args:
+        asked: Toggle name to value, as a control command brought them.
+        has_cuda: Whether the roles run on a CUDA device.
+        which: Finds a program on PATH.
+
+    Returns:
+        The values to put in force, and the toggles that stay as they are, each with the reason.
+    """
+    by_name = {toggle.name: toggle for toggle in REGISTRY}
+    values: ToggleValues = {}
+    refused: dict[str, str] = {}
+    for name, value in asked.items():
+        toggle = by_name.get(name)
+        if toggle is None or not toggle.hot:
+            refused[name] = "no such toggle" if toggle is None else "cold: it needs a new start"
+            continue
+        try:
+            values[name] = toggle.parse(str(value))
+        except UsageError as error:
+            refused[name] = f"{error.what}; allowed: {error.allowed}"
+    defaults = {toggle.name: toggle.default for toggle in REGISTRY}
+    refused |= not_applied(defaults | values, has_cuda=has_cuda, which=which)
+    return {name: value for name, value in values.items() if name not in refused}, refused
 
 
 def _missing_needs(*, has_cuda: bool, which: Callable[[str], str | None]) -> dict[str, str]:

@@ -8,6 +8,7 @@ However it ends, the subject's processes are gone, the samplers detached, and wh
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,10 @@ from pathlib import Path
 from flashprof.app.log_readings import LogReadings
 from flashprof.app.progress import Progress
 from flashprof.app.sampling import SamplerSet
+from flashprof.app.subject import refusal
 from flashprof.app.watch import SubjectEndedError, Watch
 from flashprof.contracts.control import CommandName, CommandWriter
-from flashprof.contracts.errors import SubjectError, ToolError
+from flashprof.contracts.errors import FlashProfError, SubjectError, ToolError, UsageError
 from flashprof.contracts.events import Ack
 from flashprof.contracts.experiment import Experiment, SubjectKind
 from flashprof.contracts.outcome import Outcome
@@ -31,9 +33,13 @@ from flashprof.store.tail import EventTail
 
 ACK_TIMEOUT_S = 20.0
 """A subject that answers at its next step boundary answers within this, or does not listen."""
-POLITE_STOP_S = 5.0
-"""After Ctrl-C the user waits no longer than this for a clean end."""
+POLITE_STOP_S = 3.0
+"""After Ctrl-C the subject has this long to obey the command, and as long again to obey SIGINT."""
 TAIL_LINES = 40
+NO_THROUGHPUT = (
+    "no throughput was found in the subject's output: give its form with --tok-per-s 'REGEX' (flashprof run --help), "
+    "wait longer for it with --set windows.steady_timeout_s=SECONDS, or call flashprof.emit"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,22 +72,27 @@ class Recording:
 
 
 def record(experiment: Experiment, folder: RunFolder, ports: Ports, progress: Progress) -> Recording:
-    """Launch the subject, measure it, end it. Never raises for anything that the subject does."""
+    """
+    Launch the subject, measure it, end it. However the subject ends is an outcome, not an error.
+
+    Raises:
+        UsageError: There is no such command, or our own pipeline refuses what was asked of it.
+    """
     launch = _Launch(experiment, folder, ports, progress)
     try:
         outcome, reason = launch.run()
     except KeyboardInterrupt:
         progress.note("interrupted: stopping the subject; what was measured is kept")
-        launch.stop(limit_s=POLITE_STOP_S)
+        launch.stop_in_haste()
         outcome, reason = Outcome.INTERRUPTED, "stopped by the user"
     except SubjectEndedError:
         outcome, reason = launch.explain_end()
     except SubjectError as error:
-        outcome, reason = error.outcome, error.what
+        outcome, reason = error.outcome, _with_remedy(error)
     except OSError as error:
         outcome, reason = Outcome.TOOL_FAILED, f"{error.strerror or error}: {error.filename or folder.part}"
     except ToolError as error:
-        outcome, reason = Outcome.TOOL_FAILED, error.what
+        outcome, reason = Outcome.TOOL_FAILED, _with_remedy(error)
     finally:
         launch.close()
     return launch.recording(outcome, reason)
@@ -116,6 +127,9 @@ class _Launch:
         for kind, label, seconds in self._windows():
             self._take_window(kind, label, seconds)
         self.stop(limit_s=self._plan.stop_timeout_s)
+        if self._is_foreign and not self._has_ended:
+            # A shell script waits for its trainer and hands no SIGINT on. All windows are measured: no failure.
+            return Outcome.COMPLETED, ""
         return self.explain_end()
 
     def stop(self, *, limit_s: float) -> None:
@@ -131,26 +145,39 @@ class _Launch:
         self._subject.interrupt()
         self._wait_for_exit(limit_s)
 
+    def stop_in_haste(self) -> None:
+        """As `stop`, for a user who waits: a second Ctrl-C, or a full disk, leaves the rest to `close`."""
+        with contextlib.suppress(KeyboardInterrupt, ToolError):
+            self.stop(limit_s=POLITE_STOP_S)
+
     def close(self) -> None:
         """Leave nothing behind; safe after any failure."""
-        self._samplers.stop()
-        if self._subject is not None:
-            had_ended = self._subject.returncode() is not None
-            self._subject.kill_tree()
-            if self._asked_to_stop and not had_ended:
-                self._notes.append("the subject did not end when asked and was killed")
+        try:
+            self._samplers.stop()
+            self._end_processes()
+        except KeyboardInterrupt:
+            self._end_processes()
         if self._watch is not None:
             self._watch.look()
+            self._notes += self._watch.unreadable
 
     def explain_end(self) -> tuple[Outcome, str]:
-        """What the subject's end means."""
+        """
+        What the subject's end means.
+
+        Raises:
+            UsageError: Our own pipeline ended at once with the status of a usage error.
+        """
         assert self._subject is not None
         assert self._watch is not None
+        tail = _tail(self._folder.log)
+        trained_steps = len(self._watch.lead_steps) or len(self._readings.readings)
+        if self._subject.returncode() == UsageError.exit_code and not trained_steps and not self._is_foreign:
+            raise refusal(tail)
+        if self._is_foreign and not trained_steps:
+            self._notes.append(NO_THROUGHPUT)
         return classify(
-            self._subject.returncode(),
-            _tail(self._folder.log),
-            trained_steps=len(self._watch.lead_steps) or len(self._readings.readings),
-            asked_to_stop=self._asked_to_stop,
+            self._subject.returncode(), tail, trained_steps=trained_steps, asked_to_stop=self._asked_to_stop
         )
 
     def recording(self, outcome: Outcome, reason: str) -> Recording:
@@ -164,6 +191,22 @@ class _Launch:
             launched_ns=self._launched_ns,
             notes=tuple(dict.fromkeys((*self._notes, *self._samplers.notes))),
         )
+
+    @property
+    def _is_foreign(self) -> bool:
+        return self._experiment.subject.kind is SubjectKind.FOREIGN
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._subject is None or self._subject.returncode() is not None
+
+    def _end_processes(self) -> None:
+        if self._subject is None:
+            return
+        had_ended = self._has_ended
+        self._subject.kill_tree()
+        if self._asked_to_stop and not had_ended:
+            self._notes.append("the subject did not end when asked and was killed")
 
     def _launch(self) -> None:
         env = dict(self._ports.env)
@@ -187,9 +230,26 @@ class _Launch:
     def _wait_for_start(self) -> None:
         assert self._watch is not None
         watch = self._watch
-        foreign = self._experiment.subject.kind is SubjectKind.FOREIGN
-        # A foreign trainer may never print a throughput: then it is sampled all the same, without one.
-        limit_s = self._plan.steady_timeout_s if foreign else self._plan.start_timeout_s
+        # Without a hint that throughput will come, a foreign trainer is soon sampled all the same, without one.
+        is_promised = not self._is_foreign or bool(self._experiment.subject.tok_per_s_pattern)
+        limit_s = self._plan.start_timeout_s if is_promised else self._plan.steady_timeout_s
+        started = self._wait_for_first_sign(limit_s)
+        if not started and not is_promised and watch.trainers:
+            started = self._wait_for_first_sign(self._plan.start_timeout_s)
+        if not started and not self._is_foreign:
+            raise SubjectError(
+                f"no training step within {limit_s:.0f} s; its last line was: {self._readings.last_line or 'none'}",
+                outcome=Outcome.TIMED_OUT,
+                next_command="--set windows.start_timeout_s=SECONDS waits longer",
+            )
+        if not started:
+            self._notes.append(NO_THROUGHPUT)
+        self._listens = bool(watch.lead_steps)
+
+    def _wait_for_first_sign(self, limit_s: float) -> bool:
+        """Whether a training step or a throughput was seen within the limit."""
+        assert self._watch is not None
+        watch = self._watch
         self._progress.stage("starting the subject", total_s=limit_s)
         started = watch.wait(
             lambda: True if watch.lead_steps or self._readings.readings else None,
@@ -197,17 +257,7 @@ class _Launch:
             progress=self._progress,
             may_be_silent=True,
         )
-        if started is None and not foreign:
-            raise SubjectError(
-                f"no training step within {limit_s:.0f} s; its last line was: {self._readings.last_line or 'none'}",
-                outcome=Outcome.TIMED_OUT,
-            )
-        if started is None:
-            self._notes.append(
-                "no throughput was found in the subject's output: give its form with --tok-per-s 'REGEX' "
-                "(flashprof run --help), or call flashprof.emit"
-            )
-        self._listens = bool(watch.lead_steps)
+        return started is not None
 
     def _wait_for_steady(self) -> None:
         assert self._watch is not None
@@ -247,6 +297,8 @@ class _Launch:
         if kind is WindowKind.PROFILE:
             targets = self._ports.find_targets(self._watch, self._subject.pid)
             self._samplers.start(targets, self._folder.samples / label)
+            if self._samplers.is_empty:
+                return
         self._let_settle()
         self._progress.stage(label.replace("-", " window "), total_s=seconds)
         self._boundary(CommandName.WINDOW_START, label=label, kind=str(kind))
@@ -283,6 +335,10 @@ class _Launch:
         except SubjectEndedError:
             return True
         return False
+
+
+def _with_remedy(error: FlashProfError) -> str:
+    return f"{error.what}; try: {error.next_command}" if error.next_command else error.what
 
 
 def _tail(path: Path) -> list[str]:

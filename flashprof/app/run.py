@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from flashprof import __version__
 from flashprof.app.machine import full_machine, short_machine
 from flashprof.app.measure import Ports, record
 from flashprof.app.progress import Progress
 from flashprof.app.summarise import summarise
+from flashprof.contracts.errors import ToolError, UsageError
 from flashprof.contracts.experiment import Experiment
+from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import RunSummary
-from flashprof.store.run_folder import create_run_folder
+from flashprof.store.run_folder import RunFolder, create_run_folder
 
 
 def run(experiment: Experiment, ports: Ports, progress: Progress) -> RunSummary:
@@ -23,24 +27,40 @@ def run(experiment: Experiment, ports: Ports, progress: Progress) -> RunSummary:
 
     Raises:
         UsageError: The run folder or the command cannot be used; nothing is left behind.
-        ToolError: The disk is full before anything was started.
+        ToolError: The disk is full before anything was started, or too full to publish what was measured.
     """
+    about = {
+        "run_id": experiment.output.run_id,
+        "flashprof": __version__,
+        "experiment": asdict(experiment),
+        "machine": full_machine(ports.env),
+    }
     folder = create_run_folder(experiment.output.reports, experiment.output.run_id)
-    folder.write_manifest({"run_id": experiment.output.run_id, "experiment": asdict(experiment), "outcome": None})
-    recording = record(experiment, folder, ports, progress)
-    progress.stage("summarising")
-    summary = summarise(experiment, folder, recording, short_machine())
-    folder.write_manifest(
-        {
-            "run_id": experiment.output.run_id,
-            "flashprof": __version__,
-            "experiment": asdict(experiment),
-            "cell": summary.cell,
-            "machine": full_machine(ports.env),
-            "outcome": summary.outcome,
-            "reason": summary.reason,
-            "notes": summary.notes,
-        }
-    )
-    folder.publish()
+    try:
+        folder.write_manifest({**about, "outcome": None})
+        recording = record(experiment, folder, ports, progress)
+    except UsageError:
+        folder.discard()
+        raise
+    folder.release_reserve()
+    try:
+        progress.stage("summarising")
+        summary = summarise(experiment, folder, recording, short_machine())
+    except KeyboardInterrupt:
+        _publish(folder, {**about, "outcome": Outcome.INTERRUPTED, "reason": "stopped by the user while summarising"})
+        raise
+    end = {"cell": summary.cell, "outcome": summary.outcome, "reason": summary.reason, "notes": summary.notes}
+    _publish(folder, {**about, **end})
     return summary
+
+
+def _publish(folder: RunFolder, manifest: Mapping[str, Any]) -> None:
+    try:
+        folder.write_manifest(manifest)
+        folder.publish()
+    except OSError as error:
+        raise ToolError(
+            f"the run folder cannot be completed: {error.strerror}",
+            where=f"{folder.part}, which keeps what was measured",
+            next_command=f"df -h {folder.part.parent}",
+        ) from error

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashprof.contracts.errors import ToolError
+from flashprof.contracts.errors import ToolError, UsageError
 from flashprof.contracts.experiment import SubjectSpec
 from flashprof.contracts.ports import SampleTarget
 from flashprof.contracts.toggles import Toggle, toggles_from_json
@@ -59,15 +59,32 @@ def pipeline_command(spec: SubjectSpec, extra: Sequence[str] = ()) -> tuple[str,
     )
 
 
+def refusal(said: Sequence[str]) -> UsageError:
+    """
+    The usage error that our own pipeline ended with, as an error of ours.
+
+    Args:
+        said: The last lines of its output: a `FlashProfError`'s lines, or Click's.
+    """
+    facts = dict(line.strip().partition(": ")[::2] for line in said if ": " in line)
+    what = facts.get("error") or facts.get("Error") or (said[-1] if said else "it printed nothing")
+    return UsageError(
+        f"the pipeline refuses: {what}",
+        offered=facts.get("got"),
+        allowed=facts.get("allowed"),
+        next_command=facts.get("try", "flashprof run --help"),
+    )
+
+
 def find_targets(watch: Watch, pid: int) -> list[SampleTarget]:
-    """The processes to sample: those that report events, or else the Python ones below *pid*."""
+    """The processes to sample: those that report events, else the Python ones from *pid* down, else all of them."""
     reporting = [
         SampleTarget(role=log.header.role, rank=log.header.rank, pid=log.header.pid) for log in watch.logs if log.steps
     ]
-    return reporting or _python_processes(pid)
+    return reporting or _descendants(pid)
 
 
-def _python_processes(pid: int) -> list[SampleTarget]:
+def _descendants(pid: int) -> list[SampleTarget]:
     import psutil
 
     try:
@@ -75,8 +92,8 @@ def _python_processes(pid: int) -> list[SampleTarget]:
         family = [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
-    pids = [process.pid for process in family if _is_python(process)]
-    return [SampleTarget(role="process", rank=rank, pid=found) for rank, found in enumerate(pids)]
+    chosen = [process for process in family if _is_python(process)] or family
+    return [SampleTarget(role="process", rank=rank, pid=process.pid) for rank, process in enumerate(chosen)]
 
 
 def _is_python(process: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,11 @@ PLAIN_WIDTH = 100
 def summarise(
     experiment: Experiment, folder: RunFolder, recording: Recording, machine: Mapping[str, Any]
 ) -> RunSummary:
-    """Compute all results of a launch and write them into its folder, which is not yet published."""
+    """
+    Compute all results of a launch and write them into its folder, which is not yet published.
+
+    A full disk is an outcome: the summary is returned all the same.
+    """
     logs = read_event_logs(folder.events)
     first_ns = min((log.steps[0].end_ns for log in logs if log.header.trains and log.steps), default=None)
     windows = _windows(logs, recording) if first_ns else _windows_of_readings(recording)
@@ -66,15 +71,19 @@ def summarise(
         frames=hottest_frames(_by_role(stacks), top=TOP_FRAMES),
         threads=_threads(folder.samples),
         losses=loss_trend(logs),
-        notes=(*_refused_toggles(logs), *recording.notes),
+        notes=tuple(dict.fromkeys((*_refused_toggles(logs), *recording.notes, *_empty_windows(windows)))),
         paths=_paths(folder, has_stacks=bool(stacks)),
     )
-    _write_tables(folder, logs, windows)
-    if stacks:
-        _write_flamegraph(folder, summary, stacks, rate_hz=experiment.sampling.rate_hz)
-    folder.write_text("summary.json", summary_to_json(summary))
-    folder.write_text("report.md", render_markdown(summary))
-    folder.write_text("report.txt", render_summary(summary, color=False, width=PLAIN_WIDTH))
+    try:
+        _write_tables(folder, logs, windows)
+        if stacks:
+            _write_flamegraph(folder, summary, stacks, rate_hz=experiment.sampling.rate_hz)
+        folder.write_text("report.md", render_markdown(summary))
+        folder.write_text("report.txt", render_summary(summary, color=False, width=PLAIN_WIDTH))
+        folder.write_text("summary.json", summary_to_json(summary))
+    except OSError as error:
+        reason = f"{error.strerror or error}: {error.filename or folder.part}; df -h {folder.part.parent}"
+        return replace(summary, outcome=Outcome.TOOL_FAILED, reason=reason)
     return summary
 
 
@@ -128,7 +137,7 @@ def _reading_window(label: str, start: Ack, end_ns: int, inside: Sequence[Readin
 
 def _checked(recording: Recording, logs: Sequence[EventLog], windows: Sequence[Window]) -> tuple[Outcome, str]:
     """The outcome after looking at the numbers themselves: fast but wrong is wrong."""
-    wrong = check_numbers(logs)
+    wrong = check_numbers(logs) or recording.readings.wrong
     if wrong and recording.outcome in (Outcome.COMPLETED, Outcome.ENDED_EARLY, Outcome.CRASHED):
         return Outcome.WRONG_NUMBERS, wrong
     if recording.outcome.is_measurement and windows:
@@ -162,6 +171,17 @@ def _refused_toggles(logs: Sequence[EventLog]) -> list[str]:
         if mark.name == "toggles"
         for name, reason in mark.detail.get("refused", {}).items()
     ]
+
+
+def _empty_windows(windows: Sequence[Window]) -> list[str]:
+    """A window without tokens has no tok/s: the interval is that of the others, and says too much."""
+    measure = [window for window in windows if window.kind is WindowKind.MEASURE]
+    num_empty = sum(not window.num_tokens for window in measure)
+    if not num_empty:
+        return []
+    longer_s = round(3 * max(window.length_s for window in measure))
+    remedy = f"a step or a log line takes longer than a window; --set windows.measure_s={longer_s}"
+    return [f"{num_empty} of {len(measure)} measure windows hold no tokens and are left out: {remedy}"]
 
 
 def _read_stacks(samples: Path) -> dict[tuple[str, int], list[Stack]]:

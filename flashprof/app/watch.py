@@ -40,10 +40,19 @@ class Watch:
         return self._tail.logs
 
     @property
+    def unreadable(self) -> list[str]:
+        """What was found among the events and left out."""
+        return self._tail.unreadable
+
+    @property
+    def trainers(self) -> list[EventLog]:
+        """The training ranks' events, by rank."""
+        return sorted((log for log in self.logs if log.header.trains), key=lambda log: log.header.rank)
+
+    @property
     def lead_steps(self) -> list[Step]:
         """The training steps of the first training rank."""
-        training = sorted((log for log in self.logs if log.header.trains), key=lambda log: log.header.rank)
-        return training[0].steps if training else []
+        return next((log.steps for log in self.trainers), [])
 
     def find_ack(self, command_id: int) -> Ack | None:
         """The first acknowledgement of a command."""

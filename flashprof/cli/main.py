@@ -27,6 +27,19 @@ INTERRUPTED = 130
 class LazyGroup(click.Group):
     """A group that knows its commands' names and summaries without importing them."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """
+        Run the command; `flashprof run | head` is no failure when `head` has had enough.
+
+        Click would end with status 1 then, which is a regression here.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Python flushes again while closing.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of a first use."""
         del ctx
@@ -71,7 +84,10 @@ def flashprof() -> None:
 
 def main() -> None:
     """Entry point: every expected error is rendered here and nowhere else."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Under nohup SIGHUP is ignored, and must stay so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
         status = flashprof(standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
@@ -81,10 +97,9 @@ def main() -> None:
     except FlashProfError as error:
         click.echo("\n".join(error.lines()), err=True)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # `flashprof run | head`: the reader has had enough. Python would complain again while closing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except OSError as error:
+        click.echo(f"error: {error.strerror or error}: {error.filename or 'while writing the output'}", err=True)
+        sys.exit(FlashProfError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -29,7 +30,19 @@ Exit status: 0 measured, 2 wrong input, 4 the subject or FlashProf failed, 130 i
 """
 
 
-@click.command("run", epilog=EPILOG)
+class RunCommand(click.Command):
+    """Refuses `--` with nothing behind it, which Click takes for no `--` at all."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """A forgotten command must not start our own pipeline instead."""
+        if args[-1:] == ["--"]:
+            raise UsageError(
+                "there is no command behind --", allowed="a trainer's command line", next_command="flashprof run -- CMD"
+            )
+        return super().parse_args(ctx, args)
+
+
+@click.command("run", cls=RunCommand, epilog=EPILOG)
 @click.option("--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}")
 @click.option("--list-toggles", is_flag=True, help="List the toggles and end.")
 @click.option("--preset", default="tiny", show_default=True, help="Workload of the pipeline: tiny, smollm2.")
@@ -72,6 +85,7 @@ def _complete(experiment: Experiment, foreign: Sequence[str]) -> Experiment:
     subject = experiment.subject
     if foreign:
         _refuse_pipeline_options(subject)
+        _check_pattern(subject.tok_per_s_pattern)
         subject = replace(subject, kind=SubjectKind.FOREIGN, command=tuple(foreign))
     else:
         subject = _pipeline_subject(subject)
@@ -88,6 +102,8 @@ def _pipeline_subject(subject: SubjectSpec) -> SubjectSpec:
             "--tok-per-s is for foreign trainers; the pipeline's tokens are counted from its events",
             next_command="flashprof run --tok-per-s REGEX -- CMD ...",
         )
+    if subject.kind is SubjectKind.FOREIGN:
+        raise UsageError("there is no command to measure", next_command="flashprof run -- CMD ...")
     registry = read_toggles(os.environ, Path.cwd())
     normal = format_toggles(parse_toggles(subject.toggles, registry), registry)
     subject = replace(subject, toggles=normal)
@@ -105,9 +121,17 @@ def _refuse_pipeline_options(subject: SubjectSpec) -> None:
             )
 
 
+def _check_pattern(pattern: str) -> None:
+    """Before anything is started."""
+    from flashprof.app.log_readings import compile_pattern
+
+    if pattern:
+        compile_pattern(pattern)
+
+
 def _run_id(subject: SubjectSpec) -> str:
     what = subject.command[0].rpartition("/")[2] if subject.kind is SubjectKind.FOREIGN else _cell_name(subject)
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{what}"[:80]
+    return re.sub(r"[^\w.+=-]", "-", f"{time.strftime('%Y%m%d-%H%M%S')}-{what}", flags=re.ASCII)[:80]
 
 
 def _cell_name(subject: SubjectSpec) -> str:
@@ -149,9 +173,10 @@ def _list_toggles() -> None:
     from flashprof.app.subject import read_toggles
 
     registry = read_toggles(os.environ, Path.cwd())
-    width = max(len(toggle.name) for toggle in registry)
+    width = max((len(toggle.name) for toggle in registry), default=0)
     for toggle in registry:
         kind = "hot " if toggle.hot else "cold"
         needs = f"; needs {', '.join(toggle.needs)}" if toggle.needs else ""
         click.echo(f"{toggle.name:{width}}  {kind}  {toggle.allowed:7}  {toggle.help}{needs}")
-    click.echo(f"\nIn the cell `none` all are off and queue is 1. Expressions: {EXAMPLE}")
+    defaults = ", ".join(f"{toggle.name} {toggle.default}" for toggle in registry if toggle.default is not False)
+    click.echo(f"\nIn the cell `none` all are off{f', but {defaults}' if defaults else ''}. Expressions: {EXAMPLE}")

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +23,7 @@ def wants_color(env: Mapping[str, str], *, is_tty: bool) -> bool:
     """https://no-color.org and https://bixense.com/clicolors."""
     if env.get("NO_COLOR"):
         return False
-    return env.get("CLICOLOR_FORCE", "0") != "0" or is_tty
+    return env.get("CLICOLOR_FORCE", "") not in ("", "0") or (is_tty and env.get("TERM") != "dumb")
 
 
 def output_width(*, is_tty: bool) -> int:
@@ -42,7 +42,9 @@ def progress_on_stderr() -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
-    with Bars(*columns, TextColumn("{task.fields[detail]}"), console=Console(stderr=True), transient=True) as bars:
+    # No markup: the detail may be what the subject printed, and `[/opt/x]` is no closing tag.
+    detail = TextColumn("{task.fields[detail]}", markup=False)
+    with Bars(*columns, detail, console=Console(stderr=True), transient=True) as bars:
         yield BarProgress(bars)
 
 
@@ -54,15 +56,15 @@ class LineProgress:
 
     def stage(self, text: str, *, total_s: float | None = None) -> None:
         """One line."""
-        limit = f" (up to {total_s:.0f} s)" if total_s else ""
-        click.echo(f"[{time.monotonic() - self._start_s:5.1f} s] {text}{limit}", err=True)
+        self.note(f"{text} (up to {total_s:.0f} s)" if total_s else text)
 
     def advance(self, done_s: float, detail: str = "") -> None:
         """Nothing: a line a poll would drown the log."""
 
     def note(self, text: str) -> None:
-        """One line."""
-        click.echo(f"[{time.monotonic() - self._start_s:5.1f} s] {text}", err=True)
+        """One line; a reader of the progress who has gone is no reason to stop measuring."""
+        with suppress(BrokenPipeError):
+            click.echo(f"[{time.monotonic() - self._start_s:5.1f} s] {text}", err=True)
 
 
 class BarProgress:

@@ -18,6 +18,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from flashprof.contracts.errors import FormatError, ToolError
+
 VERSION = 1
 
 
@@ -51,13 +53,21 @@ class CommandWriter:
         self._num_sent = 0
 
     def send(self, name: CommandName, **detail: Any) -> Command:
-        """Publish one command and return it."""
-        self._num_sent += 1
-        command = Command(command_id=self._num_sent, name=name, detail=detail)
+        """
+        Publish one command and return it.
+
+        Raises:
+            ToolError: The folder is gone or cannot be written; the command was not sent, and can be sent again.
+        """
+        command = Command(command_id=self._num_sent + 1, name=name, detail=detail)
         text = json.dumps({"version": VERSION, "id": command.command_id, "name": name, "detail": detail})
         part = self._folder / f".{command.command_id:06d}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(_path(self._folder, command.command_id))
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.replace(_path(self._folder, command.command_id))
+        except OSError as error:
+            raise ToolError(f"cannot send command {str(name)!r}: {error.strerror}", where=str(self._folder)) from error
+        self._num_sent += 1
         return command
 
 
@@ -69,16 +79,36 @@ class CommandReader:
         self._num_read = 0
 
     def poll(self) -> list[Command]:
-        """The commands that came since the last call, in order."""
+        """
+        The commands that came since the last call, in order.
+
+        Raises:
+            FormatError: A file with a command's name that is none, or of another version.
+        """
         commands: list[Command] = []
         while self._folder is not None:
             path = _path(self._folder, self._num_read + 1)
             if not path.exists():
                 break
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            commands.append(Command(command_id=raw["id"], name=CommandName(raw["name"]), detail=raw["detail"]))
+            commands.append(_read_command(path))
             self._num_read += 1
         return commands
+
+
+def _read_command(path: Path) -> Command:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        if raw["version"] != VERSION:
+            raise FormatError(
+                f"control command version {raw['version']} is not known", where=str(path), allowed=f"version {VERSION}"
+            )
+        return Command(command_id=raw["id"], name=CommandName(raw["name"]), detail=raw["detail"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(
+            f"not a control command: {error}",
+            where=str(path),
+            allowed=f"version {VERSION}, name one of {', '.join(CommandName)}",
+        ) from error
 
 
 def _path(folder: Path, command_id: int) -> Path:

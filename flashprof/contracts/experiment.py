@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -69,7 +70,8 @@ class WindowPlan:
             "hang_timeout_s",
             "stop_timeout_s",
         ):
-            _check(getattr(self, name) > 0, f"windows.{name}", getattr(self, name), "> 0 seconds")
+            # `inf` and `nan` are floats too; an infinite window never ends.
+            _check(0 < getattr(self, name) < math.inf, f"windows.{name}", getattr(self, name), "> 0 seconds")
         _check(self.settle_steps >= 0, "windows.settle_steps", self.settle_steps, ">= 0")
 
 
@@ -153,13 +155,14 @@ def _convert(kind: Any, text: str, path: str) -> object:
         _check(text.lower() in words, path, text, "true, false")
         return words[text.lower()]
     if kind not in (int, float, str, Path) and not (isinstance(kind, type) and issubclass(kind, StrEnum)):
-        raise UsageError(f"{path} cannot be set with --set", offered=text)
+        raise UsageError(
+            f"{path} cannot be set with --set", offered=text, allowed="a number, a word, true or false, or a path"
+        )
     try:
         return kind(text)
     except ValueError as error:
-        raise UsageError(
-            f"{path} does not take {text!r}", offered=text, allowed=f"a value of type {kind.__name__}"
-        ) from error
+        allowed = ", ".join(kind) if issubclass(kind, StrEnum) else f"a value of type {kind.__name__}"
+        raise UsageError(f"{path} does not take {text!r}", offered=text, allowed=allowed) from error
 
 
 def _check(ok: bool, path: str, value: object, allowed: str) -> None:

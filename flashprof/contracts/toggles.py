@@ -7,11 +7,12 @@ An expression is a comma-separated list: `compile,swa` (those two on, the rest a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from flashprof.contracts.errors import UnknownNameError, UsageError
+from flashprof.contracts.errors import FormatError, UnknownNameError, UsageError
 
 Value = bool | int | str
 ToggleValues = dict[str, Value]
@@ -49,7 +50,9 @@ class Toggle:
     @property
     def allowed(self) -> str:
         """The allowed values, for messages."""
-        return f"{self.minimum}..{self.maximum}" if self.is_numeric else "on, off"
+        if not self.is_numeric:
+            return "on, off"
+        return "..".join("" if bound is None else str(bound) for bound in (self.minimum, self.maximum))
 
     def parse(self, text: str) -> Value:
         """
@@ -61,7 +64,8 @@ class Toggle:
         words = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
         if not self.is_numeric and text.lower() in words:
             return words[text.lower()]
-        if self.is_numeric and text.lstrip("-").isdigit() and self._in_range(int(text)):
+        # Not `isdigit`, which is true of ² and of digits that `int` refuses.
+        if self.is_numeric and re.fullmatch("-?[0-9]{1,18}", text) and self._in_range(int(text)):
             return int(text)
         raise UsageError(
             f"toggle {self.name!r} does not take {text!r}",
@@ -127,11 +131,19 @@ def toggles_to_json(registry: Sequence[Toggle]) -> list[dict[str, Any]]:
 
 
 def toggles_from_json(raw: Sequence[Mapping[str, Any]]) -> tuple[Toggle, ...]:
-    """The registry of another source tree, which may know fields that this version does not."""
+    """
+    The registry of another source tree, which may know fields that this version does not.
+
+    Raises:
+        FormatError: It is not a list of toggles, each with a name and a help text.
+    """
     known = set(Toggle.__dataclass_fields__)
     toggles = []
-    for item in raw:
-        fields: dict[str, Any] = {key: value for key, value in item.items() if key in known}
-        fields["needs"] = tuple(fields.get("needs", ()))
-        toggles.append(Toggle(**fields))
+    try:
+        for item in raw:
+            fields: dict[str, Any] = {key: value for key, value in item.items() if key in known}
+            fields["needs"] = tuple(fields.get("needs", ()))
+            toggles.append(Toggle(**fields))
+    except (AttributeError, TypeError) as error:
+        raise FormatError(f"not a registry of toggles: {error}", next_command=LIST_COMMAND) from error
     return tuple(toggles)

@@ -10,6 +10,8 @@ Format history
 from __future__ import annotations
 
 import json
+import platform
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +25,10 @@ FORMAT = "flashprof-run"
 VERSION = 1
 MIN_FREE_BYTES = 64 * 2**20
 """A 90 s run of the tiny preset takes 3 MB; below this a run would be cut off half-way."""
+RESERVE_BYTES = 2 * 2**20
+"""Tables, summary, report and flamegraph of the tiny preset take 0.5 MB."""
+MAX_NAME_BYTES = 200
+"""File systems allow 255; `.NAME.part` and a temporary ending must fit."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,16 @@ class RunFolder:
         """Stacks of all profile windows, drawn."""
         return self.part / "flamegraph.html"
 
+    @property
+    def owner(self) -> Path:
+        """Which FlashProf writes here; gone when the run is published."""
+        return self.part / "owner.json"
+
+    @property
+    def reserve(self) -> Path:
+        """Room for the results, taken at the start: a subject that fills the disk leaves none."""
+        return self.part / ".reserve"
+
     def write_text(self, name: str, text: str) -> None:
         """Write one file whole or not at all."""
         temporary = self.part / f".{name}.tmp"
@@ -80,8 +96,18 @@ class RunFolder:
         # Byte code that the subject's interpreter left beside the emitter.
         for cache in self.emitter.rglob("__pycache__"):
             shutil.rmtree(cache, ignore_errors=True)
+        self.release_reserve()
+        self.owner.unlink(missing_ok=True)
         self.part.replace(self.final)
         return self.final
+
+    def release_reserve(self) -> None:
+        """Give the reserved room to the results."""
+        self.reserve.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Remove a run that never began."""
+        shutil.rmtree(self.part, ignore_errors=True)
 
 
 def create_run_folder(reports: Path, run_id: str) -> RunFolder:
@@ -94,31 +120,28 @@ def create_run_folder(reports: Path, run_id: str) -> RunFolder:
     """
     folder = RunFolder(final=reports / run_id, part=reports / f".{run_id}.part")
     _check_name(run_id)
-    _check_absent(folder)
     try:
-        for path in (folder.events, folder.control, folder.samples):
-            path.mkdir(parents=True)
-    except FileExistsError as error:
-        raise UsageError(
-            f"{reports} is not a folder", where=str(reports), next_command="--reports DIRECTORY"
-        ) from error
+        _check_absent(folder)
+        reports.mkdir(parents=True, exist_ok=True)
+        _check_free(reports)
+        # Without exist_ok: of two FlashProfs that start at once, one gets the name.
+        folder.part.mkdir()
     except OSError as error:
         raise UsageError(
             f"cannot write to the reports folder: {error.strerror}",
             where=str(reports),
+            allowed="a folder that exists or can be made, and is writable",
             next_command="--reports DIRECTORY",
         ) from error
-    free_bytes = shutil.disk_usage(reports).free
-    if free_bytes < MIN_FREE_BYTES:
-        shutil.rmtree(folder.part)
+    try:
+        _fill(folder)
+    except OSError as error:
+        folder.discard()
         raise ToolError(
-            "the disk is full",
+            f"cannot write to the reports folder: {error.strerror}",
             where=str(reports),
-            offered=f"{free_bytes / 2**20:.0f} MiB free",
-            allowed=f"{MIN_FREE_BYTES / 2**20:.0f} MiB or more",
-            next_command=f"df -h {reports}",
-        )
-    _copy_emitter(folder.emitter)
+            next_command=f"df -h {reports}, or --reports DIRECTORY",
+        ) from error
     return folder
 
 
@@ -146,23 +169,66 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _check_name(run_id: str) -> None:
-    if not run_id or run_id.startswith(".") or Path(run_id).name != run_id or not run_id.isprintable():
+    is_name = run_id and not run_id.startswith(".") and Path(run_id).name == run_id and run_id.isprintable()
+    if not is_name or len(run_id.encode()) > MAX_NAME_BYTES:
         raise UsageError(
             f"{run_id!r} cannot name a run folder",
-            offered=run_id,
-            allowed="one folder name without slashes, not starting with a dot",
+            allowed=f"one folder name without slashes, not starting with a dot, at most {MAX_NAME_BYTES} bytes",
             next_command="--run-id NAME",
         )
 
 
 def _check_absent(folder: RunFolder) -> None:
-    for path, why in ((folder.final, "a run of that name exists"), (folder.part, "a run of that name is under way")):
-        if path.exists():
-            raise UsageError(
-                why,
-                where=str(path),
-                next_command="choose another --run-id, or leave it out for a name made of the time",
-            )
+    other = "another --run-id, or none for a name made of the time"
+    if folder.final.exists():
+        raise UsageError("a run of that name exists", where=str(folder.final), next_command=other)
+    if not folder.part.exists():
+        return
+    if _is_under_way(folder):
+        raise UsageError("a run of that name is under way", where=str(folder.part), next_command=other)
+    raise UsageError(
+        "a run of that name was cut off: the FlashProf that wrote it is gone",
+        where=str(folder.part),
+        next_command=f"rm -r {shlex.quote(str(folder.part))}, or {other}",
+    )
+
+
+def _is_under_way(folder: RunFolder) -> bool:
+    """Whether the writer still runs; of another host that cannot be known, so it counts as running."""
+    import psutil
+
+    try:
+        owner = json.loads(folder.owner.read_text(encoding="utf-8"))
+        if owner["host"] != platform.node():
+            return True
+        # A process id is used again; together with its start it is not.
+        return bool(psutil.Process(owner["pid"]).create_time() == owner["started_s"])
+    except (OSError, ValueError, KeyError, TypeError, psutil.Error):
+        return False
+
+
+def _check_free(reports: Path) -> None:
+    free_bytes = shutil.disk_usage(reports).free
+    if free_bytes < MIN_FREE_BYTES:
+        raise ToolError(
+            "the disk is full",
+            where=str(reports),
+            offered=f"{free_bytes / 2**20:.0f} MiB free",
+            allowed=f"{MIN_FREE_BYTES / 2**20:.0f} MiB or more",
+            next_command=f"df -h {reports}, or --reports DIRECTORY",
+        )
+
+
+def _fill(folder: RunFolder) -> None:
+    import psutil
+
+    process = psutil.Process()
+    owner = {"host": platform.node(), "pid": process.pid, "started_s": process.create_time()}
+    folder.owner.write_text(json.dumps(owner), encoding="utf-8")
+    folder.reserve.write_bytes(bytes(RESERVE_BYTES))
+    for path in (folder.events, folder.control, folder.samples):
+        path.mkdir()
+    _copy_emitter(folder.emitter)
 
 
 def _copy_emitter(target: Path) -> None:
@@ -170,8 +236,9 @@ def _copy_emitter(target: Path) -> None:
     package = target / "flashprof"
     (package / "contracts").mkdir(parents=True)
     source = resources.files("flashprof")
-    for name in ("__init__.py", "emit.py"):
-        (package / name).write_text(source.joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
+    for file in source.iterdir():
+        if file.name == "__init__.py" or (file.name.startswith("emit") and file.name.endswith(".py")):
+            (package / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     for file in source.joinpath("contracts").iterdir():
         if file.name.endswith(".py"):
             (package / "contracts" / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")

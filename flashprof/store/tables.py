@@ -34,7 +34,10 @@ def _flat(label: str, row: PhaseRow | LaneRow) -> dict[str, Any]:
 def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     import pandas as pd
 
-    pd.DataFrame([{name: _plain(value) for name, value in row.items()} for row in rows]).to_parquet(path, index=False)
+    plain = pd.DataFrame([{name: _plain(value) for name, value in row.items()} for row in rows])
+    part = path.with_name(f".{path.name}.tmp")
+    plain.to_parquet(part, index=False)
+    part.replace(path)
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flashprof.contracts.errors import FormatError
 from flashprof.contracts.events import EventLog, decode, decode_record
 
 
@@ -14,16 +15,24 @@ class EventTail:
         self._folder = folder
         self._logs: dict[Path, EventLog] = {}
         self._offsets: dict[Path, int] = {}
+        self._refused: dict[Path, str] = {}
 
     @property
     def logs(self) -> list[EventLog]:
         """One log a process, in the order of their file names."""
         return [self._logs[path] for path in sorted(self._logs)]
 
+    @property
+    def unreadable(self) -> list[str]:
+        """One sentence a file that is no events file of this version: it is left out, the others count."""
+        return [self._refused[path] for path in sorted(self._refused)]
+
     def poll(self) -> bool:
         """Read what came since the last call; whether there was anything."""
         grown = False
         for path in sorted(self._folder.glob("*.jsonl")):
+            if path in self._refused:
+                continue
             text = self._read_whole_lines(path)
             if text:
                 grown = True
@@ -44,7 +53,10 @@ class EventTail:
     def _add(self, path: Path, lines: list[str]) -> None:
         log = self._logs.get(path)
         if log is None:
-            self._logs[path] = decode(lines, where=str(path))
+            try:
+                self._logs[path] = decode(lines, where=str(path))
+            except FormatError as error:
+                self._refused[path] = f"events/{path.name} is left out: {error.what}"
             return
         for line in lines:
             record = decode_record(line)

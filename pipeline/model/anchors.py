@@ -1,8 +1,8 @@
 """
 Which positions of a packed row start a training block.
 
-Rules (research/dflash-training-peers.md §1): random, sorted (unsorted ones destroy block sparsity, speculators#823), the
-anchor's successor is supervised, and no block leaves its document (labels would cross into a stranger's text).
+Rules (research/dflash-training-peers.md §1): random, sorted (unsorted ones destroy block sparsity, speculators#823),
+the anchor's successor is supervised, and no block leaves its document (labels would cross into a stranger's text).
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
 """
 The drafter: z-lab's DFlash architecture, written for training many blocks in one forward pass.
 
-`c = hidden_norm(fc(concat of the tapped hidden states))` is computed once; every layer projects keys and values from `c` and from
-the block tokens with the same matrices. Weight names are z-lab's (research/dflash-training-peers.md §1.2), so that a
-checkpoint loads elsewhere.
+`c = hidden_norm(fc(concat of the tapped hidden states))` is computed once; every layer projects keys and values from
+`c` and from the block tokens with the same matrices. Weight names are z-lab's (research/dflash-training-peers.md
+§1.2), so that a checkpoint loads elsewhere.
 
-Shapes: T context positions, Q block tokens, D hidden size, F tapped layers × D, H heads, G key/value heads, E head size.
+Shapes: T context positions, Q block tokens, D hidden size, F tapped layers × D, H heads, G key/value heads, E head
+size.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -177,12 +179,14 @@ def attend(query_QHE: Tensor, key_KGE: Tensor, value_KGE: Tensor, mask: Tensor |
     """
     query, key, value = (x.transpose(0, 1)[None] for x in (query_QHE, key_KGE, value_KGE))
     if isinstance(mask, BlockMask):
-        out: Any = compiled_flex_attention(query, key, value, block_mask=mask, enable_gqa=True)
+        out: Any = _compiled_flex_attention()(query, key, value, block_mask=mask, enable_gqa=True)
     else:
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask.to(query.dtype), enable_gqa=True)
     attended: Tensor = out[0].transpose(0, 1)
     return attended
 
 
-compiled_flex_attention: Any = torch.compile(flex_attention)
-"""flex_attention is only fast, and only memory-safe, when compiled; `torch.compile` itself does nothing until called."""
+@cache
+def _compiled_flex_attention() -> Any:
+    """Only compiled is flex_attention fast and memory-safe. Not at import: there `torch.compile` takes 1.9 s."""
+    return torch.compile(flex_attention)

@@ -85,7 +85,8 @@ class TappedTarget:
         """
         Hidden states `[B, S, D]` of the tapped layers, in layer order.
 
-        Samples are padded on the right and attention is causal, so padding cannot reach a real token and no mask is needed.
+        Samples are padded on the right and attention is causal, so padding cannot reach a real token: no mask is
+        needed.
         """
         self._backbone(input_ids=input_ids_BS, use_cache=False)
         return [self._taps.pop(layer_id) for layer_id in self.layer_ids]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -15,6 +16,7 @@ from flashprof.emit import WAIT, Emitter
 from pipeline.config import TrainConfig
 from pipeline.data.batches import BatchPlan, collate, plan_epoch
 from pipeline.data.samples import Samples
+from pipeline.toggles import hot_changes
 from pipeline.transport.messages import WorkItem
 from pipeline.transport.queue import HiddenStateQueue, issue_order
 
@@ -56,22 +58,33 @@ class Dispatcher:
             for drafter in range(self._config.topology.num_drafters):
                 with self._emitter.span("batch"):
                     item = self._make_item(step, drafter, next(batches))
-                target = self._next_target(step)
-                if target is None:
+                # A step that one drafter has is finished: alone, that drafter would wait for its peers for ever.
+                if not self._hand_out(item, may_stop=not items):
                     return step
-                with self._emitter.span("send"):
-                    target.send(item)
                 items.append(item)
             self._end_step(step, items)
         raise AssertionError("unreachable: count() does not end")
 
-    def _next_target(self, step: int) -> Connection | None:
+    def _hand_out(self, item: WorkItem, *, may_stop: bool) -> bool:
+        """Give *item* to a target; False when the run is to stop before its step."""
+        while (target := self._next_target(item.step, may_stop=may_stop)) is not None:
+            with self._emitter.span("send"):
+                try:
+                    target.send(item)
+                except OSError:
+                    # It died after it had asked; `check_workers` says how.
+                    self._forget(target)
+                else:
+                    return True
+        return False
+
+    def _next_target(self, step: int, *, may_stop: bool) -> Connection | None:
         """A target that has asked for work; None when the run is to stop before *step*."""
         while True:
             with self._emitter.span("control"):
                 self._obey(self._emitter.poll_commands(), step)
                 self._check_workers()
-            if self._stopping or self._should_stop():
+            if may_stop and (self._stopping or self._should_stop()):
                 return None
             if self._idle:
                 return self._idle.popleft()
@@ -87,18 +100,29 @@ class Dispatcher:
             if command.name is CommandName.STOP:
                 self._stopping = True
                 self._emitter.acknowledge(command, step)
-        others = [command for command in commands if command.name is not CommandName.STOP]
+        others = [self._checked(command) for command in commands if command.name is not CommandName.STOP]
         if others:
             issue_order(self._queues, others)
+
+    def _checked(self, command: Command) -> Command:
+        """The command with only those toggles that can be set now; the acknowledgement repeats its detail."""
+        if command.name is not CommandName.SET_TOGGLES:
+            return command
+        values, refused = hot_changes(command.detail["values"], has_cuda=self._config.device == "cuda")
+        return replace(command, detail={"values": values, "refused": refused})
 
     def _take_request(self, pipe: Connection) -> None:
         try:
             pipe.recv()
         except (EOFError, OSError):
             # Its process ended; `check_workers` says how. Left in the list it would be ready for ever.
-            self._target_pipes.remove(pipe)
+            self._forget(pipe)
         else:
             self._idle.append(pipe)
+
+    def _forget(self, pipe: Connection) -> None:
+        if pipe in self._target_pipes:
+            self._target_pipes.remove(pipe)
 
     def _make_item(self, step: int, drafter: int, plan: BatchPlan) -> WorkItem:
         batch = collate(self._samples.dataset, plan)

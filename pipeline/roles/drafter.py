@@ -75,8 +75,8 @@ def _train(seat: WorkerSeat, emitter: Emitter, trainer: DrafterStep, switches: S
         result = trainer.run(message, switches.values, generator)
         with emitter.span("metrics"):
             readings = switches.push_metrics(step, result.scalars)
+        num_waiting = inbox.count_waiting(emitter)
         with emitter.span("log"):
-            num_waiting = inbox.num_waiting
             emitter.gauge("queue", step, num_waiting)
             log.record(step, readings, num_tokens=result.num_tokens_all, num_waiting=num_waiting)
         _end_step(emitter, step, message)
@@ -138,7 +138,7 @@ def synthetic_row(shape: Rehearsal, num_features: int, device: torch.device) -> 
 
 
 def _anchor_seed(seat: WorkerSeat, step: int) -> int:
-    # Odd multipliers spread (seed, rank, step) over 63 bits; equal triples, and only those in practice, draw equal anchors.
+    # Odd multipliers spread (seed, rank, step) over 63 bits: in practice only equal triples draw equal anchors.
     return (seat.config.seed * 0x9E3779B97F4A7C15 + seat.rank * 0xC2B2AE3D27D4EB4F + step) % 2**63
 
 

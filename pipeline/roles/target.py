@@ -9,7 +9,7 @@ from flashprof.emit import WAIT, Emitter
 from pipeline.model.target import TappedTarget, load_target, pack
 from pipeline.roles.worker import WorkerSeat, report_ready
 from pipeline.transport.messages import HiddenStates, WorkItem
-from pipeline.transport.queue import receive
+from pipeline.transport.queue import post, receive
 
 REQUEST = "request"
 
@@ -22,15 +22,16 @@ def run_target(seat: WorkerSeat, emitter: Emitter) -> None:
         for shape in seat.rehearsals:
             target.forward(torch.ones(shape.num_samples, shape.padded_length, dtype=torch.int64, device=seat.device))
     report_ready(seat, emitter)
-    seat.status.send(REQUEST)
+    post(seat.status, REQUEST)
     num_done = 0
     while True:
         with emitter.span("wait_work", WAIT):
             item = receive(seat.status)
         if item is None:
             return
-        # Asked for before it is needed, so that the next batch is here when this one is done.
-        seat.status.send(REQUEST)
+        with emitter.span("request"):
+            # Asked for before it is needed, so that the next batch is here when this one is done.
+            post(seat.status, REQUEST)
         _serve(seat, emitter, target, item)
         emitter.end_step(
             num_done,

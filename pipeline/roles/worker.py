@@ -14,9 +14,11 @@ import torch
 
 from flashprof.emit import Emitter, connect
 from pipeline.config import TrainConfig
-from pipeline.transport.queue import HiddenStateQueue, QueueClosedError
+from pipeline.transport.queue import HiddenStateQueue, QueueClosedError, post
 
 READY = "ready"
+LEFT_ALONE = 3
+"""Exit status of a worker that ended because another process did; the other one is to blame."""
 PR_SET_NAME = 15
 
 
@@ -73,8 +75,10 @@ def run_worker(seat: WorkerSeat, body: Body) -> None:
     emitter = connect(seat.role, seat.rank, trains=seat.role == "drafter")
     try:
         body(seat, emitter)
-    except QueueClosedError:
-        sys.exit(1)
+    except QueueClosedError as error:
+        if error.args:
+            sys.stderr.write(f"{seat.name}: {error}\n")
+        sys.exit(LEFT_ALONE)
     finally:
         emitter.close()
 
@@ -82,7 +86,7 @@ def run_worker(seat: WorkerSeat, body: Body) -> None:
 def report_ready(seat: WorkerSeat, emitter: Emitter) -> None:
     """Tell the dispatcher, and the trace, that loading is over."""
     emitter.mark("ready", device=str(seat.device))
-    seat.status.send(READY)
+    post(seat.status, READY)
 
 
 def name_thread(name: str) -> None:

@@ -1,8 +1,9 @@
 """
 Reading a step's metrics on the host: at once, or later without making the device wait (toggle `async-metrics`).
 
-The order matters: the side stream must wait for the stream that computes the numbers *as it is when the step ends*. Asking
-for "the current stream" after entering the side stream makes it wait for itself, and the log shows half-made numbers.
+The order matters: the side stream must wait for the stream that computes the numbers *as it is when the step ends*.
+Asking for "the current stream" after entering the side stream makes it wait for itself, and the log shows half-made
+numbers.
 """
 
 from __future__ import annotations

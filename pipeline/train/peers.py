@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from pipeline.transport.queue import QueueClosedError
+
 
 class Peers:
     """The data-parallel drafters; alone, every method returns at once."""
@@ -25,25 +27,33 @@ class Peers:
             self._counts_group = dist.new_group(backend="gloo")
 
     def sum_counts(self, counts: list[float]) -> list[float]:
-        """Element-wise sum over drafters; also where they wait for the slowest."""
+        """
+        Element-wise sum over drafters; also where they wait for the slowest.
+
+        Raises:
+            QueueClosedError: A drafter is gone.
+        """
         if self.num_drafters == 1:
             return counts
         summed = torch.tensor(counts, dtype=torch.float64)
-        dist.all_reduce(summed, group=self._counts_group)
+        _sum_over_drafters(summed, self._counts_group)
         return list(summed.tolist())
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """
         Sum gradients over drafters in one flat all-reduce.
 
-        Not overlapped with the backward pass: 1 G parameters in bfloat16 take 6 ms over NVLink (anchors.md) in a step of
-        over 300 ms, and a phase of its own shows who waits for whom.
+        Not overlapped with the backward pass: 1 G parameters in bfloat16 take 6 ms over NVLink (anchors.md) in a step
+        of over 300 ms, and a phase of its own shows who waits for whom.
+
+        Raises:
+            QueueClosedError: A drafter is gone.
         """
         if self.num_drafters == 1:
             return
         gradients: list[Tensor] = [p.grad for p in parameters if p.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat)
+        _sum_over_drafters(flat, None)
         for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
 
@@ -51,3 +61,11 @@ class Peers:
         """Leave the group."""
         if self.num_drafters > 1:
             dist.destroy_process_group()
+
+
+def _sum_over_drafters(tensor: Tensor, group: dist.ProcessGroup | None) -> None:
+    try:
+        dist.all_reduce(tensor, group=group)
+    # gloo and NCCL raise it, or a child of it, where a peer's connection ends.
+    except RuntimeError as error:
+        raise QueueClosedError(f"lost another drafter: {error}") from error

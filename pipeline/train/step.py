@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -198,11 +200,22 @@ def positions_in_document(lengths: tuple[int, ...], padded_length: int) -> Tenso
 
 
 def make_optimizer(drafter: nn.Module, preset: Preset, num_steps: int) -> tuple[Any, Any]:
-    """AdamW and a cosine schedule with linear warm-up."""
-    from transformers import get_cosine_schedule_with_warmup
-
+    """AdamW and a cosine schedule with linear warm-up, which ends at 0 and stays there."""
     recipe = preset.recipe
     fused = next(drafter.parameters()).is_cuda
     optimizer = torch.optim.AdamW(drafter.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=fused)
     warmup_steps = max(1, round(recipe.warmup_ratio * num_steps))
-    return optimizer, get_cosine_schedule_with_warmup(optimizer, warmup_steps, num_steps)
+    shares = partial(learning_rate_share, num_warmup=warmup_steps, num_steps=num_steps)
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, shares)
+
+
+def learning_rate_share(step: int, *, num_warmup: int, num_steps: int) -> float:
+    """
+    The learning rate of *step* over its peak.
+
+    Not transformers' schedule: its cosine rises again behind the last step, where a run without a fixed end goes on.
+    """
+    if step < num_warmup:
+        return step / num_warmup
+    progress = (step - num_warmup) / max(1, num_steps - num_warmup)
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))

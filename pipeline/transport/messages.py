@@ -20,7 +20,7 @@ class WorkItem:
     step: int
     drafter: int
     input_ids_BS: Any
-    """numpy int64: small, so it is pickled rather than shared."""
+    """numpy int32: small, so it is pickled rather than shared."""
     loss_mask_BS: Any
     """numpy bool."""
     lengths: tuple[int, ...]

@@ -1,8 +1,8 @@
 """
 The bounded hidden-state queue: one in front of each drafter, filled by any target, emptied in step order.
 
-Messages are handles: torch shares a CPU tensor's memory and a CUDA tensor's allocation between processes, so a put costs
-the same whatever the size. The bound counts steps, not messages: step s may enter once step s − depth has been
+Messages are handles: torch shares a CPU tensor's memory and a CUDA tensor's allocation between processes, so a put
+costs the same whatever the size. The bound counts steps, not messages: step s may enter once step s − depth has been
 taken. So the earliest missing step always has room, and targets that finish out of order cannot block each other.
 """
 
@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from flashprof.emit import WAIT, Emitter
 from flashprof.contracts.control import Command
-from pipeline.transport.messages import Message, Order
+from flashprof.emit import WAIT, Emitter
+from pipeline.transport.messages import HiddenStates, Message, Order
 
 POLL_S = 0.5
 """How often a process that waits for room looks whether its parent lives."""
 
 
 class QueueClosedError(Exception):
-    """The other end, or the parent, is gone: this process has nothing left to do."""
+    """The other end, the parent, or a peer is gone: this process has nothing left to do."""
 
 
 def wait_readable(reader: Connection) -> None:
@@ -50,6 +50,19 @@ def receive(reader: Connection) -> Any:
     try:
         return reader.recv()
     except (EOFError, OSError) as error:
+        raise QueueClosedError from error
+
+
+def post(writer: Connection, message: Any) -> None:
+    """
+    Write one message to a pipe.
+
+    Raises:
+        QueueClosedError: Nobody is left to read it.
+    """
+    try:
+        writer.send(message)
+    except OSError as error:
         raise QueueClosedError from error
 
 
@@ -90,11 +103,8 @@ class HiddenStateQueue:
         Raises:
             QueueClosedError: The drafter is gone.
         """
-        try:
-            with self.write_lock:
-                self.writer.send(message)
-        except OSError as error:
-            raise QueueClosedError from error
+        with self.write_lock:
+            post(self.writer, message)
 
     def set_depth(self, depth: int) -> None:
         """Change the bound; it holds for the next put."""
@@ -126,12 +136,12 @@ class Inbox:
         self._orders: list[Order] = []
         self._early: dict[int, Message] = {}
 
-    @property
-    def num_waiting(self) -> int:
-        """Messages that have come and were not taken."""
-        while self._queue.reader.poll():
-            self._receive()
-        return len(self._early)
+    def count_waiting(self, emitter: Emitter) -> int:
+        """Receive all that has come; returns the number of steps that were not taken."""
+        with emitter.span("receive"):
+            while self._queue.reader.poll():
+                self._receive()
+        return sum(isinstance(message, HiddenStates) for message in self._early.values())
 
     def take(self, step: int, emitter: Emitter) -> Message:
         """
@@ -145,11 +155,11 @@ class Inbox:
                 wait_readable(self._queue.reader)
             with emitter.span("receive"):
                 self._receive()
-        message = self._early.pop(step)
-        with self._queue.room:
+        # Waking a target that waits for room waits until it runs: up to some ms where cores are few.
+        with emitter.span("make_room"), self._queue.room:
             self._queue.num_taken.value = step + 1
             self._queue.room.notify_all()
-        return message
+        return self._early.pop(step)
 
     def orders(self, step: int) -> list[Command]:
         """The commands to put in force before *step*, which has been taken."""

@@ -1,7 +1,8 @@
-"""Device time for the emitter without synchronising: pooled CUDA events, read once the device has passed them."""
+"""What the emitter does with torch, which it is given and never imports: device time, and ranges for a tracer."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -11,6 +12,12 @@ from time import monotonic_ns
 from typing import Any
 
 from flashprof.contracts.events import Step, encode
+
+NVTX_VARIABLES = ("NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID")
+"""One of them is set where Nsight Systems, or another NVTX tool, started the process."""
+
+Tracer = Callable[[Any, str], Callable[[], object]]
+"""Given torch and a name, opens a range in a tracer and returns what closes it."""
 
 
 class CudaTimer:
@@ -98,3 +105,37 @@ class CudaTimer:
     def _lose(self, error: RuntimeError) -> None:
         self._is_lost = True
         self._warn(f"device time is no longer recorded: {error}")
+
+
+def open_timer(torch: Any, thread: str, warn: Callable[[str], None]) -> CudaTimer | None:
+    """A timer for the current device; None where the process does not use CUDA yet, or cannot."""
+    if not hasattr(torch, "cuda") or not torch.cuda.is_initialized():
+        return None
+    try:
+        return CudaTimer(torch, thread, warn=warn)
+    except RuntimeError as error:
+        warn(f"device time is not recorded: {error}")
+        return None
+
+
+def find_tracer(torch: Any) -> Tracer | None:
+    """The tracer that is attached to the process now."""
+    if not hasattr(torch, "autograd"):
+        return None
+    if torch.autograd._profiler_enabled():  # noqa: SLF001
+        return _open_record_function
+    if torch.cuda.is_initialized() and any(name in os.environ for name in NVTX_VARIABLES):
+        return _open_nvtx_range
+    return None
+
+
+def _open_record_function(torch: Any, phase: str) -> Callable[[], object]:
+    handle = torch.profiler.record_function(phase)
+    handle.__enter__()
+    return partial(handle.__exit__, None, None, None)
+
+
+def _open_nvtx_range(torch: Any, phase: str) -> Callable[[], object]:
+    torch.cuda.nvtx.range_push(phase)
+    pop: Callable[[], object] = torch.cuda.nvtx.range_pop
+    return pop

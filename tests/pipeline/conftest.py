@@ -1,0 +1,100 @@
+"""Whole runs: data that are built once, workers from one fork server, events read back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashprof.contracts.events import EventLog, decode
+from flashprof.contracts.toggles import parse_toggles
+from flashprof.emit import RUN_DIR_VARIABLE
+from pipeline.config import TrainConfig
+from pipeline.forkserver import fork_server
+from pipeline.presets import TINY
+from pipeline.signals import StopSignals
+from pipeline.toggles import REGISTRY
+from pipeline.topology import parse_topology
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run that has ended."""
+
+    logs: dict[str, EventLog]
+    """By worker name."""
+    said: str
+
+    def gauges(self, name: str, worker: str = "drafter-0") -> dict[int, float]:
+        """Step to value."""
+        return {gauge.step: gauge.value for gauge in self.logs[worker].gauges if gauge.name == name}
+
+
+def read_events(folder: Path) -> dict[str, EventLog]:
+    return {
+        path.stem: decode(path.read_text(encoding="utf-8").splitlines(), where=str(path))
+        for path in sorted(folder.glob("events/*.jsonl"))
+    }
+
+
+@pytest.fixture(scope="session")
+def run_cache(pytestconfig: pytest.Config) -> Path:
+    """Kept between sessions: the tiny preset's data take some 15 s to build. Its content is checked whenever it is opened."""
+    return pytestconfig.cache.mkdir("pipeline-runs")
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the run that is under way writes; workers know it from the fork server's environment."""
+    return tmp_path_factory.mktemp("runs") / "current"
+
+
+@pytest.fixture(scope="session")
+def worker_context(run_folder: Path) -> Iterator[Any]:
+    """One fork server for all runs: imports are paid once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(RUN_DIR_VARIABLE, str(run_folder))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("GLOO_SOCKET_IFNAME", "lo")
+        with fork_server() as context:
+            yield context
+
+
+@pytest.fixture
+def train(
+    worker_context: Any,
+    run_cache: Path,
+    run_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Callable[..., Run]:
+    """Run the tiny preset in this process, with real workers; raises what it raises."""
+    from pipeline.supervise import train as run
+
+    def start(
+        expression: str = "none", *, topology: str = "1+1", num_steps: int = 12, signals: StopSignals | None = None
+    ) -> Run:
+        if run_folder.exists():
+            run_folder.rename(run_folder.with_name(f"run-{len(os.listdir(run_folder.parent))}"))
+        (run_folder / "control").mkdir(parents=True)
+        monkeypatch.setenv(RUN_DIR_VARIABLE, str(run_folder))
+        config = TrainConfig(
+            preset=TINY,
+            topology=parse_topology(topology),
+            toggles=parse_toggles(expression, REGISTRY),
+            refused={},
+            num_steps=num_steps,
+            seed=0,
+            device="cpu",
+            num_threads=1,
+            cache=run_cache,
+            log_every=1,
+        )
+        run(config, worker_context, signals or StopSignals())
+        return Run(logs=read_events(run_folder), said=capfd.readouterr().out)
+
+    return start
