@@ -19,7 +19,12 @@ from pipeline.model.drafter import attend
 from pipeline.model.mask import CompiledMaskBuilder, MaskTables, additive_mask, block_mask, mask_tables
 from pipeline.train.metrics import AsyncMetrics, SyncMetrics
 
-pytestmark = pytest.mark.gpu
+# torch warns about its own deprecated parts while it compiles, and about its sync debug mode.
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode"),
+]
 
 DEVICE = "cuda"
 
