@@ -1,5 +1,7 @@
 """
-What a span costs the process that it measures: `python -m benchmarks.emitter`.
+What a span costs the process that it measures: `python -m benchmarks.emitter`, half a minute.
+
+It prints; `benchmarks.overhead` writes the results file, with what the emitter costs a whole pipeline.
 
 Every round times each loop once, in an order of its own, and the empty loop among them, whose time is taken off.
 Values are medians over rounds: on a shared machine the mean is somebody else's.
@@ -7,17 +9,15 @@ Values are medians over rounds: on a shared machine the mean is somebody else's.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns
 
 import click
 
-from benchmarks.results_file import RESULTS, Goal, Measure, write_results
+from benchmarks.results_file import Goal, Measure
 from flashprof.emit import Emitter, connect
 
 NUM_STEPS = 100
@@ -148,17 +148,10 @@ def to_measures(times: Mapping[str, list[float]]) -> list[Measure]:
 @click.command()
 @click.option("--rounds", default=51, show_default=True, type=click.IntRange(min=5))
 @click.option("--seed", default=0, show_default=True, help="Of the order of the loops within a round.")
-@click.option("--results", default=RESULTS, type=click.Path(path_type=Path), help="Folder for the results file.")
-def main(rounds: int, seed: int, results: Path) -> None:
-    """Measure the emitter and write a results file."""
-    load_average = os.getloadavg()
-    times = time_rounds(rounds, seed)
-    measures = to_measures(times)
-    data = {"ns_per_span_by_round": times, "load_average_before": load_average, "spans_per_step": SPANS_PER_STEP}
-    path = write_results("overhead", measures, data, folder=results)
-    for measure in measures:
+def main(rounds: int, seed: int) -> None:
+    """Measure the emitter and print."""
+    for measure in to_measures(time_rounds(rounds, seed)):
         click.echo(measure)
-    click.echo(path)
 
 
 if __name__ == "__main__":

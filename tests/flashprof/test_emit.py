@@ -127,8 +127,18 @@ def test_marks_and_acknowledgements_are_written_at_once(emitter: Emitter, tmp_pa
     ]
 
 
+@pytest.fixture
+def restless_threads() -> Iterator[None]:
+    """Threads take turns 5,000 times as often, so that what can interleave does."""
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval_s)
+
+
+@pytest.mark.usefixtures("restless_threads")
 def test_lanes_of_several_threads_lose_nothing_while_the_main_lane_writes(emitter: Emitter, tmp_path: Path) -> None:
-    num_threads, num_spans = 4, 2_000
+    num_threads, num_spans = 3, 20_000
 
     def work(number: int) -> None:
         lane = emitter.lane(f"worker-{number}")
