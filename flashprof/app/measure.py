@@ -138,6 +138,8 @@ class _Launch:
             return
         self._progress.stage("stopping", total_s=limit_s)
         self._asked_to_stop = True
+        # After a Ctrl-C in a profile window: a sampler that is still attached would lose its target.
+        self._samplers.stop()
         if self._listens and self._watch.lead_steps:
             self._commands.send(CommandName.STOP)
             if self._wait_for_exit(limit_s):
@@ -153,9 +155,10 @@ class _Launch:
     def close(self) -> None:
         """Leave nothing behind; safe after any failure."""
         try:
-            self._samplers.stop()
-            self._end_processes()
-        except KeyboardInterrupt:
+            # One more Ctrl-C costs samples, never the end of the processes.
+            with contextlib.suppress(KeyboardInterrupt):
+                self._samplers.stop()
+        finally:
             self._end_processes()
         if self._watch is not None:
             self._watch.look()
@@ -174,7 +177,7 @@ class _Launch:
         trained_steps = len(self._watch.lead_steps) or len(self._readings.readings)
         if self._subject.returncode() == UsageError.exit_code and not trained_steps and not self._is_foreign:
             raise refusal(tail)
-        if self._is_foreign and not trained_steps:
+        if self._is_foreign and not trained_steps and self._subject.returncode() == 0:
             self._notes.append(NO_THROUGHPUT)
         return classify(
             self._subject.returncode(), tail, trained_steps=trained_steps, asked_to_stop=self._asked_to_stop
@@ -182,6 +185,9 @@ class _Launch:
 
     def recording(self, outcome: Outcome, reason: str) -> Recording:
         """All that the summary needs and the folder does not hold."""
+        if outcome not in (Outcome.COMPLETED, Outcome.INTERRUPTED) and self._folder.is_disk_full:
+            # Whoever met it first: a subject that dies of it can print no reason into its log.
+            outcome, reason = Outcome.TOOL_FAILED, f"No space left on device: {self._folder.part}; {reason}"
         return Recording(
             outcome=outcome,
             reason=reason,

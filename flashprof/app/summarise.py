@@ -59,11 +59,14 @@ def summarise(
         outcome=outcome,
         reason=reason,
         tok_per_s=throughput_interval(rates),
-        counted_by="events" if first_ns else "log",
+        counted_by="events" if first_ns or experiment.subject.kind is SubjectKind.PIPELINE else "log",
         supervised_tok_per_s=sum(window.num_supervised_tokens for window in measured) / length_s if measured else 0.0,
         padding_share=sum(window.num_padding_tokens for window in measured) / padded if padded else 0.0,
         startup_s=(first_ns - recording.launched_ns) / 1e9 if first_ns else None,
-        warmup=warmup_summary(logs, recording.steady_ns, first_ns) if first_ns else None,
+        # Cut off before it settled and before a window, its length says nothing.
+        warmup=warmup_summary(logs, recording.steady_ns, first_ns)
+        if first_ns and (recording.steady_ns or measured)
+        else None,
         windows=tuple(windows),
         phases=phase_rows(logs, measured),
         lanes=lane_rows(logs, measured),
@@ -140,7 +143,7 @@ def _checked(recording: Recording, logs: Sequence[EventLog], windows: Sequence[W
     wrong = check_numbers(logs) or recording.readings.wrong
     if wrong and recording.outcome in (Outcome.COMPLETED, Outcome.ENDED_EARLY, Outcome.CRASHED):
         return Outcome.WRONG_NUMBERS, wrong
-    if recording.outcome.is_measurement and windows:
+    if recording.outcome.is_measurement and any(log.steps for log in logs if log.header.trains):
         try:
             check_tokens(windows, logs)
         except FlashProfError as error:

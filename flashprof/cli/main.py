@@ -6,8 +6,9 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -36,8 +37,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Python flushes again while closing.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             return 0
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -82,14 +82,19 @@ def flashprof() -> None:
     """
 
 
-def main() -> None:
-    """Entry point: every expected error is rendered here and nowhere else."""
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """
+    Entry point: every expected error is rendered here and nowhere else.
+
+    Args:
+        args: The command line without the program's name; None for the process's own.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         # Under nohup SIGHUP is ignored, and must stay so.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     try:
-        status = flashprof(standalone_mode=False)
+        status = flashprof(args=args, prog_name="flashprof", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except click.ClickException as error:
         error.show()
@@ -99,10 +104,16 @@ def main() -> None:
         sys.exit(error.exit_code)
     except OSError as error:
         click.echo(f"error: {error.strerror or error}: {error.filename or 'while writing the output'}", err=True)
+        _drop_output()
         sys.exit(FlashProfError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED)
+
+
+def _drop_output() -> None:
+    """Python flushes what is left while closing, and would complain again with a status of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -14,6 +14,7 @@ import click
 from flashprof.app.progress import Progress
 
 if TYPE_CHECKING:
+    import rich.console
     import rich.progress
 
 PLAIN_WIDTH = 100
@@ -38,14 +39,19 @@ def progress_on_stderr() -> Iterator[Progress]:
         yield LineProgress()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
+
+    with make_bars(Console(stderr=True)) as bars:
+        yield BarProgress(bars)
+
+
+def make_bars(console: rich.console.Console) -> rich.progress.Progress:
+    """The columns of `BarProgress`."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
     # No markup: the detail may be what the subject printed, and `[/opt/x]` is no closing tag.
     detail = TextColumn("{task.fields[detail]}", markup=False)
-    with Bars(*columns, detail, console=Console(stderr=True), transient=True) as bars:
-        yield BarProgress(bars)
+    return Progress(*columns, detail, console=console, transient=True)
 
 
 class LineProgress:

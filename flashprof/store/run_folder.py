@@ -27,6 +27,7 @@ MIN_FREE_BYTES = 64 * 2**20
 """A 90 s run of the tiny preset takes 3 MB; below this a run would be cut off half-way."""
 RESERVE_BYTES = 2 * 2**20
 """Tables, summary, report and flamegraph of the tiny preset take 0.5 MB."""
+FULL_BYTES = 2**20
 MAX_NAME_BYTES = 200
 """File systems allow 255; `.NAME.part` and a temporary ending must fit."""
 
@@ -79,6 +80,11 @@ class RunFolder:
     def reserve(self) -> Path:
         """Room for the results, taken at the start: a subject that fills the disk leaves none."""
         return self.part / ".reserve"
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether there is no room but the reserve."""
+        return self.part.exists() and shutil.disk_usage(self.part).free < FULL_BYTES
 
     def write_text(self, name: str, text: str) -> None:
         """Write one file whole or not at all."""
@@ -153,8 +159,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         FormatError: No run folder, or one of another version.
     """
     try:
-        document: dict[str, Any] = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        document: dict[str, Any] = dict(json.loads((path / "manifest.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
         raise FormatError(
             f"{path} is no run folder", where=str(path / "manifest.json"), next_command="flashprof run"
         ) from error

@@ -21,6 +21,10 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 
+KERNEL_OPTIONS = {"FORCE_USE_FLEX_ATTENTION": True}
+"""Below 128 queries torch 2.11 would take its decoding kernel, which does not compile for these masks."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DrafterShape:
     """Widths of a drafter."""
@@ -76,7 +80,7 @@ class Drafter(nn.Module):
             Final hidden states `[Q, D]`, normalised, ready for the target's output head.
         """
         context_TD = self.hidden_norm(self.fc(hidden_TF))
-        rotation = self._rotary(position_K, block_QD.dtype)
+        rotation = self._rotary(position_K)
         for layer, mask in zip(self.layers, masks, strict=True):
             block_QD = layer(context_TD, block_QD, rotation, mask)
         normalised: Tensor = self.norm(block_QD)
@@ -157,18 +161,23 @@ class Rotary(nn.Module):
         self._head_dim = head_dim
         self._theta = theta
 
-    def forward(self, position_K: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """`cos, sin`, each `[K, 1, E]`, ready to broadcast over heads."""
+    def forward(self, position_K: Tensor) -> tuple[Tensor, Tensor]:
+        """`cos, sin`, each float32 `[K, 1, E]`, ready to broadcast over heads."""
         exponent = torch.arange(0, self._head_dim, 2, device=position_K.device, dtype=torch.float32) / self._head_dim
         angle = position_K[:, None].float() * self._theta**-exponent
         angle_KE = torch.cat([angle, angle], dim=-1)[:, None, :]
-        return angle_KE.cos().to(dtype), angle_KE.sin().to(dtype)
+        return angle_KE.cos(), angle_KE.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Apply rotary embedding to `[K, heads, E]`, halves convention, as transformers does for Qwen3 and Llama."""
+    """
+    Apply rotary embedding to `[K, heads, E]`, halves convention, as transformers does for Qwen3 and Llama.
+
+    Computed in the angles' float32 and given back in the type of *x*: under autocast flex_attention takes queries and
+    keys only in the type of the values.
+    """
     left, right = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-right, left], dim=-1) * sin
+    return (x * cos + torch.cat([-right, left], dim=-1) * sin).to(x.dtype)
 
 
 def attend(query_QHE: Tensor, key_KGE: Tensor, value_KGE: Tensor, mask: Tensor | BlockMask) -> Tensor:
@@ -179,7 +188,9 @@ def attend(query_QHE: Tensor, key_KGE: Tensor, value_KGE: Tensor, mask: Tensor |
     """
     query, key, value = (x.transpose(0, 1)[None] for x in (query_QHE, key_KGE, value_KGE))
     if isinstance(mask, BlockMask):
-        out: Any = _compiled_flex_attention()(query, key, value, block_mask=mask, enable_gqa=True)
+        out: Any = _compiled_flex_attention()(
+            query, key, value, block_mask=mask, enable_gqa=True, kernel_options=KERNEL_OPTIONS
+        )
     else:
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask.to(query.dtype), enable_gqa=True)
     attended: Tensor = out[0].transpose(0, 1)

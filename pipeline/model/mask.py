@@ -125,22 +125,28 @@ class CompiledMaskBuilder:
     """
 
     def __init__(self, *, is_cuda: bool, on_compile: Callable[[str, float], None]) -> None:
-        import torch._inductor.config
-
-        # More than one compile worker means a pool of processes, which would outlive a killed role.
-        torch._inductor.config.compile_threads = 1
         self._is_cuda = is_cuda
         self._on_compile = on_compile
-        self._evaluate: Any = torch.compile(_block_occupancy if is_cuda else _additive, dynamic=True)
+        self._evaluate: Any = None
 
     def __call__(self, tables: MaskTables) -> Tensor | BlockMask:
         """Build the mask; reports the seconds of each compilation."""
         before = _num_compiled_frames()
         start_s = time.perf_counter()
+        if self._evaluate is None:
+            self._evaluate = self._make_evaluate()
         evaluated = self._evaluate(*tables.arguments())
         if _num_compiled_frames() > before:
             self._on_compile("mask builder", time.perf_counter() - start_s)
         return _ordered_block_mask(*evaluated, tables) if self._is_cuda else evaluated
+
+    def _make_evaluate(self) -> Any:
+        # Not before it is needed: `torch.compile` imports inductor, 1.9 s in every drafter.
+        import torch._inductor.config
+
+        # More than one compile worker means a pool of processes, which would outlive a killed role.
+        torch._inductor.config.compile_threads = 1
+        return torch.compile(_block_occupancy if self._is_cuda else _additive, dynamic=True)
 
 
 def _additive(*tables: Tensor) -> Tensor:

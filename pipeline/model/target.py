@@ -48,9 +48,13 @@ def _random_qwen3(preset: Preset) -> nn.Module:
 def _load_smollm2(cache: Path) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
+    from pipeline.data.progress import quiet_bars
     from pipeline.data.smollm2 import ensure_smollm2
 
-    model: nn.Module = AutoModelForCausalLM.from_pretrained(ensure_smollm2(cache), dtype=torch.float32)
+    folder = ensure_smollm2(cache)
+    # Every worker loads it: their bars would be drawn over each other.
+    with quiet_bars():
+        model: nn.Module = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return model
 
 

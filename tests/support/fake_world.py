@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +44,7 @@ class Script:
 
     load_s: float | None = 2.0
     """When its first step begins; None: it never trains."""
-    step_s: Callable[[int], float] = lambda index: 0.1
+    step_s: Callable[[int], float] = lambda _: 0.1
     acknowledges: bool = True
     emits: bool = True
     """Whether it writes events; if not, it prints a throughput with each step."""
@@ -71,7 +72,7 @@ class FakeSubject:
         self._commands = CommandReader(self._run_dir / "control")
         self._start_ns = clock.now_ns
         self._num_steps = 0
-        self._next_step_ns = None if script.load_s is None else self._start_ns + round(script.load_s * 1e9)
+        self._begin_ns = self._start_ns + round((script.load_s or 0) * 1e9)
         self._status: int | None = None
         self._log.write_text("loading\n")
         if script.emits:
@@ -110,20 +111,18 @@ class FakeSubject:
         script = self._script
         if script.exits and self._status is None and self._clock.now_ns >= self._start_ns + script.exits[0] * 1e9:
             self._end(script.exits[1])
-        while self._status is None and self._next_step_ns is not None and self._next_step_ns <= self._clock.now_ns:
-            self._step(self._next_step_ns)
+        while self._status is None and self._step_ends_ns() <= self._clock.now_ns:
+            self._step(self._begin_ns, round(self._step_ends_ns()))
 
-    def _step(self, begin_ns: int) -> None:
+    def _step_ends_ns(self) -> float:
         script, index = self._script, self._num_steps
-        if script.silent_from_step is not None and index >= script.silent_from_step:
-            self._next_step_ns = None
-            return
-        end_ns = begin_ns + round(script.step_s(index) * 1e9)
-        if end_ns > self._clock.now_ns:
-            # Not finished yet: looked at again after the next sleep.
-            return
+        is_silent = script.silent_from_step is not None and index >= script.silent_from_step
+        return math.inf if script.load_s is None or is_silent else self._begin_ns + script.step_s(index) * 1e9
+
+    def _step(self, begin_ns: int, end_ns: int) -> None:
+        script, index = self._script, self._num_steps
         self._num_steps += 1
-        self._next_step_ns = end_ns
+        self._begin_ns = end_ns
         if not script.emits:
             self._say(f"step={index} tok/s={STEP_TOKENS / script.step_s(index):,.0f}")
             return
@@ -188,6 +187,7 @@ class FakeSampler:
     notes: tuple[str, ...] = ()
 
     def start(self, targets: Sequence[SampleTarget], folder: Path) -> None:
+        assert targets
         self.journal.append(f"{self.name} on {folder.name}")
         if self.refusal is not None:
             raise self.refusal
@@ -209,6 +209,7 @@ class FakeProgress:
         self.notes: list[str] = []
 
     def stage(self, text: str, *, total_s: float | None = None) -> None:
+        assert total_s is None or total_s > 0
         self.stages.append(text)
 
     def advance(self, done_s: float, detail: str = "") -> None:

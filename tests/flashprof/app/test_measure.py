@@ -66,9 +66,7 @@ def test_settle_steps_lie_between_a_sampler_and_its_window(world: World) -> None
 
 
 def test_the_subject_finds_the_run_folder_and_todays_emitter(world: World) -> None:
-    ports = world.ports
     world.record()
-    del ports
     emitter = world.reports / ".run.part" / "emitter" / "flashprof"
 
     assert {"__init__.py", "contracts", "emit.py"} <= {path.name for path in emitter.iterdir()}
@@ -204,6 +202,13 @@ def test_after_ctrl_c_a_training_subject_may_end_cleanly(world: World, stage: st
     world.record()
 
     assert ["stop", "kill_tree"] == [entry for entry in world.journal if entry in ("stop", "kill_tree", "SIGINT")]
+
+
+def test_after_ctrl_c_samplers_are_detached_before_the_subject_ends(world: World) -> None:
+    world.when_stage("profile window 1", press_ctrl_c)
+    world.record()
+
+    assert world.journal.index("sampler off") < world.journal.index("stop")
 
 
 def test_a_second_ctrl_c_ends_the_subject_at_once(world: World) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.model.anchors import document_ids
-from pipeline.model.drafter import Drafter, DrafterShape, Rotary
+from pipeline.model.drafter import Drafter, DrafterShape, Rotary, rotate
 from pipeline.model.mask import additive_mask, mask_tables
 from pipeline.train.step import positions_in_document
 
@@ -165,14 +165,21 @@ def test_weight_names_are_z_labs(drafter: Drafter) -> None:
     assert names | {"fc.weight", "hidden_norm.weight", "norm.weight"} == set(drafter.state_dict())
 
 
-def test_rotary_angles_are_made_in_float32_whatever_the_model_computes_in() -> None:
+def test_rotary_angles_are_float32_whatever_type_the_model_has() -> None:
     position_K = torch.tensor([3000])
-    exact, _ = Rotary(16, 1e6)(position_K, torch.float32)
+    exponent_E = torch.arange(0, 16, 2).double() / 16
 
-    halved, _ = Rotary(16, 1e6).to(torch.bfloat16)(position_K, torch.bfloat16)
+    cos_KE, _ = Rotary(16, 1e6).to(torch.bfloat16)(position_K)
 
     # Frequencies rounded to bfloat16 are off by 0.4 %: 12 radians at position 3,000.
-    torch.testing.assert_close(halved.float(), exact, atol=5e-3, rtol=0)
+    exact_E = torch.cos(3000 * 1e6**-exponent_E).repeat(2)
+    torch.testing.assert_close(cos_KE[0, 0].double(), exact_E, atol=1e-3, rtol=0)
+
+
+def test_what_is_rotated_keeps_its_type() -> None:
+    x = torch.randn(5, 2, 16, dtype=torch.bfloat16)
+
+    assert torch.bfloat16 == rotate(x, *Rotary(16, 1e6)(torch.arange(5))).dtype
 
 
 @pytest.mark.parametrize("block", range(len(ANCHORS)))

@@ -29,12 +29,12 @@ from pipeline.transport.messages import HiddenStates
 NUM_STEPS = 5
 VOCAB = 64
 SHAPE = DrafterShape(
-    hidden_size=32, num_heads=2, num_kv_heads=1, head_dim=16, intermediate_size=48, num_layers=2, num_taps=2
+    hidden_size=32, num_heads=2, num_kv_heads=1, head_dim=32, intermediate_size=48, num_layers=2, num_taps=2
 )
 
 
 def preset() -> Preset:
-    return replace(TINY, drafter=replace(TINY.drafter, num_anchors=12, sliding_window=16))
+    return replace(TINY, drafter=replace(TINY.drafter, num_anchors=32, sliding_window=16))
 
 
 def item(step: int) -> HiddenStates:
@@ -50,17 +50,17 @@ def item(step: int) -> HiddenStates:
     )
 
 
-def trainer(drafter: Drafter, tmp_path: Path) -> DrafterStep:
+def trainer(drafter: Drafter, tmp_path: Path, device: str = "cpu") -> DrafterStep:
     generator = torch.Generator().manual_seed(9)
     return DrafterStep(
         drafter=drafter,
         frozen=FrozenTables(
-            embedding_VD=torch.randn(VOCAB, SHAPE.hidden_size, generator=generator),
-            head_VD=torch.randn(VOCAB, SHAPE.hidden_size, generator=generator),
+            embedding_VD=torch.randn(VOCAB, SHAPE.hidden_size, generator=generator).to(device),
+            head_VD=torch.randn(VOCAB, SHAPE.hidden_size, generator=generator).to(device),
             mask_token_id=2,
         ),
         preset=preset(),
-        peers=Peers(rank=0, num_drafters=1, rendezvous=tmp_path / "store", device=torch.device("cpu")),
+        peers=Peers(rank=0, num_drafters=1, rendezvous=tmp_path / "store", device=torch.device(device)),
         emitter=connect("drafter"),
         optimizer=make_optimizer(drafter, preset(), 20),
     )
@@ -129,6 +129,20 @@ def test_a_row_with_nothing_to_learn_leaves_numbers_finite(drafter: Drafter, tmp
 
 def test_a_step_reports_its_tokens_without_padding(drafter: Drafter, tmp_path: Path) -> None:
     assert [110] * NUM_STEPS == [result.num_tokens_all for result in train(drafter, tmp_path)]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("expression", ["none", "compile,swa,grad-norm"])
+def test_steps_on_cuda_agree_with_steps_on_the_cpu(drafter: Drafter, tmp_path: Path, expression: str) -> None:
+    expected = losses(train(copy.deepcopy(drafter), tmp_path, expression.removeprefix("compile,")))
+    step = trainer(drafter.to("cuda"), tmp_path, "cuda")
+
+    results = [step.run(item(at), toggles(expression), torch.Generator().manual_seed(at)) for at in range(NUM_STEPS)]
+
+    # bfloat16 products under autocast against float32.
+    assert expected == pytest.approx(losses(results), rel=0.02)
 
 
 def test_positions_count_from_zero_in_every_document() -> None:
