@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -21,6 +23,9 @@ BAR_FROM_WIDTH = 84
 SMALL_SHARE = 0.005
 """Phases below this share of their lane are shown as one line, so that 20 spans do not hide the one that matters."""
 FRAMES_PER_ROLE = 5
+MIN_WHERE_WIDTH = 24
+NO_BREAK_SPACE = "\u00a0"
+_GLUE = re.compile(r"[\w,.−]+ (?:%|tok/s|steps?|s)(?!\w)|\w+ \d+ (?:never )?(?:waits|limits)(?: [\d.]+ %)?")
 MAX_THREADS = 10
 
 
@@ -62,14 +67,12 @@ def _console(*, color: bool, width: int) -> Console:
 
 
 def _print_answer(console: Console, summary: RunSummary) -> None:
-    for line in sentences.outcome(summary):
-        console.print(line, style="bold red")
-    console.print(sentences.cell(summary), style="dim")
+    _print_lines(console, sentences.outcome(summary), style="bold red")
+    _print_lines(console, [sentences.cell(summary)], style="dim")
     console.print()
-    console.print(sentences.throughput(summary), style="bold")
-    console.print(sentences.token_details(summary), style="dim")
-    if limiting := sentences.limiting(summary):
-        console.print(limiting, style="bold yellow")
+    _print_lines(console, [sentences.throughput(summary)], style="bold")
+    _print_lines(console, [sentences.token_details(summary)], style="dim")
+    _print_lines(console, [sentences.limiting(summary)], style="bold yellow")
 
 
 def _print_phases(console: Console, summary: RunSummary, *, bars: str) -> None:
@@ -161,11 +164,19 @@ def _print_frames(console: Console, frames: Sequence[Frame]) -> None:
         return
     _heading(console, "Hottest frames", "stack samples of the profile windows")
     table = _plain_table(("role", "left"), ("self", "right"), ("total", "right"), ("frame", "left"), ("where", "left"))
+    where_width = max(MIN_WHERE_WIDTH, console.width // 2 - 8)
     for role in dict.fromkeys(frame.role for frame in frames):
         for frame in [frame for frame in frames if frame.role == role][:FRAMES_PER_ROLE]:
             shares = figures.percent(frame.self_share), figures.percent(frame.total_share)
-            table.add_row(frame.role, *shares, frame.name, frame.where)
+            table.add_row(frame.role, *shares, frame.name, _tail(frame.where, where_width))
+    table.columns[0].min_width = max(len(frame.role) for frame in frames)
+    table.columns[4].min_width = min(where_width, max(len(frame.where) for frame in frames))
     console.print(table)
+
+
+def _tail(text: str, width: int) -> str:
+    """The end of a path says more than its beginning."""
+    return text if len(text) <= width else f"…{text[-(width - 1) :]}"
 
 
 def _print_threads(console: Console, threads: Sequence[ThreadRow]) -> None:
@@ -195,7 +206,7 @@ def _print_threads(console: Console, threads: Sequence[ThreadRow]) -> None:
 def _print_facts(console: Console, summary: RunSummary) -> None:
     _heading(console, "Run", summary.run_id)
     facts = (sentences.warmup(summary), sentences.sampling_cost(summary), sentences.losses(summary))
-    _print_lines(console, (fact for fact in facts if fact), style="")
+    _print_lines(console, facts, style="")
     _print_lines(console, sentences.window_lines(summary.windows), style="dim")
     _print_lines(console, sentences.warnings(summary), style="yellow")
     _print_lines(console, (f"note: {note}" for note in summary.notes), style="")
@@ -207,7 +218,10 @@ def _print_facts(console: Console, summary: RunSummary) -> None:
 
 def _print_lines(console: Console, lines: Iterable[str], *, style: str) -> None:
     for line in lines:
-        console.print(line, style=style)
+        # A number stays with its unit, a lane with its rank and what it does.
+        glued = _GLUE.sub(lambda pair: pair.group().replace(" ", NO_BREAK_SPACE), line)
+        for part in textwrap.wrap(glued, console.width, break_long_words=False, break_on_hyphens=False):
+            console.print(part.replace(NO_BREAK_SPACE, " "), style=style, soft_wrap=True)
 
 
 def _heading(console: Console, title: str, explanation: str) -> None:

@@ -20,6 +20,10 @@ COMM_LENGTH = 15
 WORTH_SAYING = 0.01
 """Waiting below 1 % of a lane's time is called none."""
 EXPECTED_COVERAGE = 0.97
+USELESS_WIDTH = 0.2
+"""An interval wider than 20 points says nothing about a cost of a few."""
+JUST = 1.1
+"""A role with less than 10 % more capacity than the limiting one would take over soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,7 @@ def limiting(summary: RunSummary) -> str:
     biggest = max(work, key=lambda phase: phase.share, default=None)
     where = f": {figures.percent(biggest.share)} of its time is `{biggest.phase}`" if biggest else ""
     waits = [f"it {_waits(row)}", *(f"{other.lane} {_waits(other)}" for other in _partners(summary.lanes, row))]
-    return f"{row.lane} limits{where}; {', '.join(waits)}"
+    return f"{row.lane} limits{_margin(summary.lanes, row)}{where}; {', '.join(waits)}"
 
 
 def sampling_cost(summary: RunSummary) -> str:
@@ -100,6 +104,8 @@ def sampling_cost(summary: RunSummary) -> str:
     if cost is None:
         return ""
     verdict = "within noise" if cost.low <= 0 <= cost.high else "more than noise"
+    if cost.high - cost.low > USELESS_WIDTH:
+        verdict = "not known, the windows differ too much"
     low, high = figures.percent(cost.low), figures.percent(cost.high)
     return f"sampling cost {figures.percent(cost.estimate)} of tok/s ({_level(cost)} {low} to {high}): {verdict}"
 
@@ -160,6 +166,21 @@ def _partners(rows: Iterable[LaneRow], limiting_row: LaneRow) -> list[LaneRow]:
         if row.lane.role != limiting_row.lane.role and row.lane.thread == MAIN_THREAD and row.num_tokens:
             idlest[row.lane.role] = max(idlest.get(row.lane.role, row), row, key=_wait_share)
     return list(idlest.values())
+
+
+def _margin(rows: Sequence[LaneRow], limiting_row: LaneRow) -> str:
+    """Who would limit next, where that is close; the pipeline is then nearly balanced."""
+    capacity: dict[str, float] = {}
+    for row in rows:
+        if row.lane.thread == MAIN_THREAD and row.capacity_tok_per_s:
+            capacity[row.lane.role] = capacity.get(row.lane.role, 0.0) + row.capacity_tok_per_s
+    own = capacity.pop(limiting_row.lane.role, 0.0)
+    if not capacity or not own:
+        return ""
+    role = min(capacity, key=lambda name: capacity[name])
+    if capacity[role] > JUST * own:
+        return ""
+    return f", but only just ({role} could do {figures.rate(capacity[role])} tok/s, it {figures.rate(own)})"
 
 
 def _waits(row: LaneRow) -> str:

@@ -44,9 +44,7 @@ def test_sampling_cost_is_noise_where_its_interval_holds_zero(low: float, high: 
 
 
 def test_contention_and_uncovered_time_are_warned_about() -> None:
-    assert sentences.warnings(healthy()) == (
-        "contention: target 0 (15 %) waited for a core 10 % of the time or more",
-    )
+    assert sentences.warnings(healthy()) == ("contention: target 0 (15 %) waited for a core 10 % of the time or more",)
     assert sentences.warnings(crashed()) == ("phases account for only 81 % of drafter 0's time",)
 
 
@@ -76,3 +74,21 @@ def test_a_failed_run_says_what_was_kept() -> None:
 )
 def test_figures_are_written_with_about_three_digits(text: str, expected: str) -> None:
     assert expected == text
+
+
+def test_a_nearly_balanced_pipeline_is_not_called_limited_without_a_but() -> None:
+    lanes = (
+        lane_row(lane("target"), work=0.99, wait=0.01, capacity=4_300.0),
+        lane_row(lane("drafter"), work=1.0, wait=0.0, capacity=4_140.0, limiting=True),
+    )
+
+    said = sentences.limiting(replace(healthy(), lanes=lanes))
+
+    assert "drafter 0 limits, but only just (target could do 4,300 tok/s, it 4,140): " in said
+    assert "only just" not in sentences.limiting(healthy())
+
+
+def test_a_sampling_cost_between_anything_and_anything_is_called_unknown() -> None:
+    summary = replace(healthy(), sampling_cost=interval(-0.07, -0.98, 0.42))
+
+    assert sentences.sampling_cost(summary).endswith("not known, the windows differ too much")
