@@ -28,6 +28,7 @@ BLAME_S = 1.0
 
 BODIES = {"target": run_target, "drafter": run_drafter}
 
+
 class Crew:
     """The worker processes of a run. As a context manager: whatever happens inside, none survives it."""
 

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-
 KERNEL_OPTIONS = {"FORCE_USE_FLEX_ATTENTION": True}
 """Below 128 queries torch 2.11 would take its decoding kernel, which does not compile for these masks."""
 
