@@ -94,7 +94,8 @@ def train(  # noqa: PLR0913, the signature is the command line
             num_steps=steps,
             seed=seed,
             device=chosen,
-            num_threads=num_threads,
+            # A role that feeds a GPU has no host work worth splitting, and eight spinning threads took 3 cores of it.
+            num_threads=threads or (1 if chosen == "cuda" else num_threads),
             cache=cache or _default_cache(),
             log_every=log_every,
         )

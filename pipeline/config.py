@@ -29,8 +29,3 @@ class TrainConfig:
     """OpenMP threads of each role."""
     cache: Path
     log_every: int
-
-    @property
-    def schedule_steps(self) -> int:
-        """Length of the learning-rate schedule."""
-        return self.num_steps or self.preset.recipe.open_end_steps

@@ -66,8 +66,8 @@ class Recipe:
     warmup_ratio: float = 0.04
     max_grad_norm: float = 1.0
     weight_decay: float = 0.0
-    open_end_steps: int = 10_000
-    """Length of the cosine where a run has no fixed number of steps."""
+    open_end_warmup_steps: int = 50
+    """Warm-up of a run without a fixed number of steps; its learning rate is constant afterwards."""
 
 
 @dataclass(frozen=True, kw_only=True)

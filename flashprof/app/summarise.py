@@ -159,21 +159,27 @@ def _cell(experiment: Experiment, logs: Sequence[EventLog], machine: Mapping[str
     return {
         "preset": subject.preset,
         "topology": subject.topology,
-        "toggles": subject.toggles,
+        "toggles": _applied(subject.toggles, logs),
         "seed": subject.seed,
         "device": " ".join(sorted(str(device) for device in devices)),
         **machine,
     }
 
 
+def _refused(logs: Sequence[EventLog]) -> dict[str, str]:
+    """Toggles that the subject could not honour, with its reasons."""
+    marks = [mark for log in logs for mark in log.marks if mark.name == "toggles"]
+    return {name: reason for mark in marks for name, reason in mark.detail.get("refused", {}).items()}
+
+
+def _applied(expression: str, logs: Sequence[EventLog]) -> str:
+    """The toggle expression without what was refused: the cell that was really measured."""
+    refused = _refused(logs)
+    return ",".join(item for item in expression.split(",") if item.partition("=")[0] not in refused) or "none"
+
+
 def _refused_toggles(logs: Sequence[EventLog]) -> list[str]:
-    return [
-        f"toggle {name} is not applied: {reason}"
-        for log in logs
-        for mark in log.marks
-        if mark.name == "toggles"
-        for name, reason in mark.detail.get("refused", {}).items()
-    ]
+    return [f"toggle {name} is not applied: {reason}" for name, reason in _refused(logs).items()]
 
 
 def _empty_windows(windows: Sequence[Window]) -> list[str]:

@@ -19,8 +19,8 @@ NUM_ROWS_A_BLOCK = 1024
 class Row:
     """One sample."""
 
-    input_ids_S: NDArray[np.int32]  # noqa: N815
-    loss_mask_S: NDArray[np.uint8]  # noqa: N815
+    input_ids_S: NDArray[np.int32]
+    loss_mask_S: NDArray[np.uint8]
     """1 where the token is supervised."""
 
 

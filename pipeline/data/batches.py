@@ -32,11 +32,11 @@ class BatchPlan:
 class Batch:
     """B samples of S tokens, padding included."""
 
-    input_ids_BS: torch.Tensor  # noqa: N815
+    input_ids_BS: torch.Tensor
     """int64; 0 where there is padding."""
-    loss_mask_BS: torch.Tensor  # noqa: N815
+    loss_mask_BS: torch.Tensor
     """bool; True where the token is supervised, never in padding."""
-    lengths_B: torch.Tensor  # noqa: N815
+    lengths_B: torch.Tensor
     """int64; tokens without padding."""
 
 

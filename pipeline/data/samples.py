@@ -66,7 +66,7 @@ class Samples:
     info: SampleInfo
 
     @property
-    def lengths_N(self) -> NDArray[np.int64]:  # noqa: N802
+    def lengths_N(self) -> NDArray[np.int64]:
         """Every sample's length, tokens; reads that one column only."""
         return np.asarray(self.dataset.data.column("length").to_numpy(), dtype=np.int64)
 

@@ -57,7 +57,7 @@ def _load(seat: WorkerSeat, emitter: Emitter, peers: Peers) -> tuple[DrafterStep
         preset=config.preset,
         peers=peers,
         emitter=emitter,
-        optimizer=make_optimizer(drafter, config.preset, config.schedule_steps),
+        optimizer=make_optimizer(drafter, config.preset, config.num_steps),
     )
     return trainer, shape.num_taps * shape.hidden_size
 
@@ -79,18 +79,15 @@ def _train(seat: WorkerSeat, emitter: Emitter, trainer: DrafterStep, switches: S
         with emitter.span("log"):
             emitter.gauge("queue", step, num_waiting)
             log.record(step, readings, num_tokens=result.num_tokens_all, num_waiting=num_waiting)
-        _end_step(emitter, step, message)
+            num_supervised = int(message.loss_mask_T.sum())
+        emitter.end_step(
+            step,
+            num_tokens=sum(message.lengths),
+            num_supervised_tokens=num_supervised,
+            num_padding_tokens=message.num_padding_tokens,
+        )
         log.num_tokens += sum(message.lengths)
     log.finish(switches.drain_metrics(), num_steps=step)
-
-
-def _end_step(emitter: Emitter, step: int, message: HiddenStates) -> None:
-    emitter.end_step(
-        step,
-        num_tokens=sum(message.lengths),
-        num_supervised_tokens=int(message.loss_mask_T.sum()),
-        num_padding_tokens=message.num_padding_tokens,
-    )
 
 
 class Switches:

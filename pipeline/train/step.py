@@ -84,12 +84,13 @@ class DrafterStep:
         with span("backward", device=True):
             parts.loss.backward()
         norm = self._update(on_device=bool(toggles["grad-norm"]))
-        share = total_weight / max(row.weight, 1e-6)
-        scalars = {
-            "loss": parts.loss.detach() * share,
-            "acc": parts.num_right / parts.num_supervised.clamp(min=1),
-            "grad_norm": norm,
-        }
+        with span("metrics"):
+            share = total_weight / max(row.weight, 1e-6)
+            scalars = {
+                "loss": parts.loss.detach() * share,
+                "acc": parts.num_right / parts.num_supervised.clamp(min=1),
+                "grad_norm": norm,
+            }
         return StepResult(scalars=scalars, num_tokens_all=num_tokens_all)
 
     def rehearse(self, item: HiddenStates, toggles: ToggleValues) -> None:
@@ -200,22 +201,24 @@ def positions_in_document(lengths: tuple[int, ...], padded_length: int) -> Tenso
 
 
 def make_optimizer(drafter: nn.Module, preset: Preset, num_steps: int) -> tuple[Any, Any]:
-    """AdamW and a cosine schedule with linear warm-up, which ends at 0 and stays there."""
+    """AdamW, and its schedule over *num_steps*; 0 for a run without a fixed end."""
     recipe = preset.recipe
     fused = next(drafter.parameters()).is_cuda
     optimizer = torch.optim.AdamW(drafter.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=fused)
-    warmup_steps = max(1, round(recipe.warmup_ratio * num_steps))
-    shares = partial(learning_rate_share, num_warmup=warmup_steps, num_steps=num_steps)
+    num_warmup = max(1, round(recipe.warmup_ratio * num_steps)) if num_steps else recipe.open_end_warmup_steps
+    shares = partial(learning_rate_share, num_warmup=num_warmup, num_steps=num_steps)
     return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, shares)
 
 
 def learning_rate_share(step: int, *, num_warmup: int, num_steps: int) -> float:
     """
-    The learning rate of *step* over its peak.
+    The learning rate of *step* over its peak: linear warm-up, then a cosine to 0, or constant where *num_steps* is 0.
 
-    Not transformers' schedule: its cosine rises again behind the last step, where a run without a fixed end goes on.
+    Not transformers' schedule: its cosine rises again behind the last step.
     """
     if step < num_warmup:
         return step / num_warmup
+    if not num_steps:
+        return 1.0
     progress = (step - num_warmup) / max(1, num_steps - num_warmup)
     return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))

@@ -34,9 +34,7 @@ def make_tables(num_context: int, num_anchors: int, block_size: int, window: int
     document_T = document_ids(lengths, num_context)
     valid_T = valid_anchors(document_T, torch.ones(num_context, dtype=torch.bool), block_size)
     anchors = sample_anchors(valid_T, num_anchors, torch.Generator().manual_seed(num_context))
-    return mask_tables(
-        anchors.position_A.to(DEVICE), document_T.to(DEVICE), block_size=block_size, window=window
-    )
+    return mask_tables(anchors.position_A.to(DEVICE), document_T.to(DEVICE), block_size=block_size, window=window)
 
 
 @pytest.mark.parametrize("window", [None, 256])

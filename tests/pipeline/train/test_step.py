@@ -157,6 +157,12 @@ def test_learning_rate_rises_then_falls_along_a_cosine_and_stays_down() -> None:
     assert [0.0, 0.5, 1.0, 0.5, 0.0, 0.0, 0.0] == pytest.approx(shares)
 
 
+def test_learning_rate_of_an_open_end_rises_and_stays() -> None:
+    shares = [learning_rate_share(step, num_warmup=4, num_steps=0) for step in (0, 2, 4, 5, 100_000)]
+
+    assert [0.0, 0.5, 1.0, 1.0, 1.0] == shares
+
+
 def test_learning_rate_is_transformers_up_to_the_last_step(drafter: Drafter) -> None:
     from transformers import get_cosine_schedule_with_warmup
 
