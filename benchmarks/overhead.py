@@ -2,8 +2,9 @@
 What measuring costs the whole pipeline: `python -m benchmarks.overhead`, about ten minutes on two quiet cores.
 
 *A span*: see `benchmarks.emitter`.
-*Emitter*: real drafter steps of the tiny preset in this process, blocks with and without it in random order within
-each pair; and, since the answer is far below the noise of that, the emitter's own calls in one step timed alone.
+*Emitter*: real drafter steps in this process, with and without it in random order within each pair. Steps of one size
+differ by 5 % here, so 0.1 % of a step of 145 ms would take 10,000 pairs of them: short steps are compared instead, the
+difference is an absolute time, and that time is set against the real step. Beside it, the emitter's calls timed alone.
 *Samplers*: a real `flashprof run` with many short measure and profile windows in turn.
 """
 
@@ -15,7 +16,7 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -28,11 +29,10 @@ from scipy import stats
 
 from benchmarks.emitter import time_rounds, to_measures
 from benchmarks.results_file import RESULTS, Goal, Measure, write_results
-from flashprof.contracts.toggles import ToggleValues, parse_toggles
 from flashprof.emit import Emitter, connect
 from pipeline.model.drafter import Drafter
 from pipeline.model.target import drafter_shape, load_target
-from pipeline.presets import TINY
+from pipeline.presets import TINY, Preset
 from pipeline.roles.drafter import synthetic_row
 from pipeline.roles.worker import Rehearsal
 from pipeline.toggles import REGISTRY
@@ -41,25 +41,28 @@ from pipeline.train.step import DrafterStep, FrozenTables, make_optimizer
 
 CPU = torch.device("cpu")
 EMITTER_ROUNDS = 51
-BLOCK_STEPS = 3
-ROW = Rehearsal(num_samples=2, padded_length=1024)
+REAL_ROW = Rehearsal(num_samples=2, padded_length=1024)
+SHORT_ROW = Rehearsal(num_samples=1, padded_length=128)
+SHORT = replace(TINY, drafter=replace(TINY.drafter, num_anchors=8))
+REAL_STEPS = 40
+TOGGLES = {toggle.name: toggle.default for toggle in REGISTRY}
 EMITTER_GOAL_PCT = 0.1
 SAMPLING_GOAL_PCT = 3.0
 
 
 @dataclass(frozen=True)
 class Interleaved:
-    """Cost of one arm over the other, in percent of the time of a step, with its 95 % interval."""
+    """Time that the emitter adds to a step, with its 95 % interval."""
 
-    cost_pct: float
-    low_pct: float
-    high_pct: float
+    cost_us: float
+    low_us: float
+    high_us: float
     num_pairs: int
 
 
 @click.command()
-@click.option("--pairs", default=150, show_default=True, type=click.IntRange(min=2), help="Pairs of emitter blocks.")
-@click.option("--windows", default=20, show_default=True, type=click.IntRange(min=2), help="Windows of each kind.")
+@click.option("--pairs", default=6_000, show_default=True, type=click.IntRange(min=2), help="Pairs of short steps.")
+@click.option("--windows", default=40, show_default=True, type=click.IntRange(min=2), help="Windows of each kind.")
 @click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
 def main(*, pairs: int, windows: int, results: Path) -> None:
     """Measure, print, and write the results file."""
@@ -67,13 +70,20 @@ def main(*, pairs: int, windows: int, results: Path) -> None:
     load = os.getloadavg()
     rounds = time_rounds(EMITTER_ROUNDS, seed=0)
     with TemporaryDirectory() as folder:
-        wall, cpu, step_ms = interleave_emitter(Path(folder), pairs)
-        per_step_us = time_calls_of_a_step(Path(folder, "alone"))
+        emitter = interleave_emitter(Path(folder), pairs)
+        alone_us = time_calls_of_a_step(Path(folder, "alone"))
+        step_us = time_real_step()
         summary = profile_windows(Path(folder, "reports"), windows)
     measures = [
         *to_measures(rounds),
-        _accounted(per_step_us, step_ms),
-        _interleaved_measure(wall, cpu),
+        _share("emitter_accounted", alone_us, step_us, f"{alone_us:.1f} µs of emitter calls a step, timed alone"),
+        _share(
+            "emitter_interleaved",
+            emitter.cost_us,
+            step_us,
+            f"{emitter.cost_us:.0f} µs a step (95 %: {emitter.low_us:.0f} to {emitter.high_us:.0f}) "
+            f"over {emitter.num_pairs} pairs of short steps",
+        ),
         _sampling(summary["sampling_cost"], windows),
     ]
     for measure in measures:
@@ -83,20 +93,13 @@ def main(*, pairs: int, windows: int, results: Path) -> None:
     click.echo(write_results("overhead", measures, data, folder=results))
 
 
-def _accounted(per_step_us: float, step_ms: float) -> Measure:
+def _share(name: str, cost_us: float, step_us: float, note: str) -> Measure:
     return Measure(
-        name="emitter_accounted",
-        value=per_step_us / (step_ms * 1e3) * 100,
+        name=name,
+        value=100 * cost_us / step_us,
         unit="% tok/s",
         goal=Goal(high=EMITTER_GOAL_PCT),
-        note=f"{per_step_us:.1f} µs of emitter calls a step, timed alone, over a step of {step_ms:.0f} ms",
-    )
-
-
-def _interleaved_measure(wall: Interleaved, cpu: Interleaved) -> Measure:
-    note = f"{_interval_note(cpu)} of CPU time; {wall.cost_pct:.2f} % of wall time, {_interval_note(wall)}"
-    return Measure(
-        name="emitter_interleaved", value=cpu.cost_pct, unit="% CPU", goal=Goal(high=EMITTER_GOAL_PCT), note=note
+        note=f"{note}, in a drafter step of {step_us / 1e3:.0f} ms",
     )
 
 
@@ -110,23 +113,31 @@ def _sampling(cost: dict[str, float], num_windows: int) -> Measure:
     )
 
 
-def interleave_emitter(folder: Path, num_pairs: int) -> tuple[Interleaved, Interleaved, float]:
-    """Wall and CPU cost of the emitter on real drafter steps, and the step's length in ms."""
+def interleave_emitter(folder: Path, num_pairs: int) -> Interleaved:
+    """What the emitter adds to a short drafter step, all that the trainer calls of it included."""
     recording = connect("drafter", trains=True, run_dir=folder)
-    arms = _two_arms(recording, Emitter(None, None))
-    toggles = parse_toggles("swa", REGISTRY)
+    arms = {"on": recording, "off": Emitter(None, None)}
+    trainers = make_trainers(SHORT, arms)
     rng = random.Random(0)
-    ratios: dict[str, list[float]] = {"wall": [], "cpu": []}
-    steps_ms: list[float] = []
-    _run_block(arms, "off", toggles)
+    extra_us = []
     for _ in range(num_pairs):
-        order = rng.sample(["on", "off"], 2)
-        taken = {arm: _run_block(arms, arm, toggles) for arm in order}
-        for index, clock in enumerate(("wall", "cpu")):
-            ratios[clock].append(float(np.log(taken["on"][index] / taken["off"][index])))
-        steps_ms.append(taken["off"][0] / BLOCK_STEPS * 1e3)
+        order = rng.sample(list(arms), 2)
+        taken = {arm: _run_step(trainers[arm], arms[arm], SHORT_ROW) for arm in order}
+        extra_us.append((taken["on"] - taken["off"]) * 1e6)
     recording.close()
-    return _interleaved(ratios["wall"]), _interleaved(ratios["cpu"]), median(steps_ms)
+    # The first pairs fill caches; a step that was preempted says nothing about either arm.
+    kept = stats.trimboth(extra_us[num_pairs // 20 :], 0.02)
+    half = float(stats.t.ppf(0.975, len(kept) - 1) * stats.sem(kept))
+    mean = float(np.mean(kept))
+    return Interleaved(cost_us=mean, low_us=mean - half, high_us=mean + half, num_pairs=len(kept))
+
+
+def time_real_step() -> float:
+    """Microseconds of a full step of the tiny preset, without emitter and without a neighbour."""
+    silent = Emitter(None, None)
+    trainer = make_trainers(TINY, {"off": silent})["off"]
+    times_s = [_run_step(trainer, silent, REAL_ROW) for _ in range(REAL_STEPS)]
+    return median(times_s[REAL_STEPS // 4 :]) * 1e6
 
 
 def time_calls_of_a_step(folder: Path, num_steps: int = 2_000) -> float:
@@ -174,50 +185,38 @@ def profile_windows(reports: Path, num_windows: int) -> dict[str, Any]:
     return summary
 
 
-def _two_arms(recording: Emitter, silent: Emitter) -> dict[str, tuple[DrafterStep, Emitter]]:
-    """The same model and optimizer twice, with and without an emitter that records."""
-    target: Any = load_target(TINY, Path())
-    shape = drafter_shape(target.config, num_layers=len(TINY.drafter.layer_types))
-    drafter = Drafter(shape)
+def make_trainers(preset: Preset, emitters: dict[str, Emitter]) -> dict[str, DrafterStep]:
+    """One model and optimizer, once for each emitter."""
+    target: Any = load_target(preset, Path())
+    drafter = Drafter(drafter_shape(target.config, num_layers=len(preset.drafter.layer_types)))
     frozen = FrozenTables(
         embedding_VD=target.get_input_embeddings().weight.detach(),
         head_VD=target.get_output_embeddings().weight.detach(),
         mask_token_id=2,
     )
-    optimizer = make_optimizer(drafter, TINY, 1_000)
+    optimizer = make_optimizer(drafter, preset, 0)
     peers = Peers(rank=0, num_drafters=1, rendezvous=Path(), device=CPU)
-
-    def arm(emitter: Emitter) -> tuple[DrafterStep, Emitter]:
-        step = DrafterStep(
-            drafter=drafter, frozen=frozen, preset=TINY, peers=peers, emitter=emitter, optimizer=optimizer
+    return {
+        arm: DrafterStep(
+            drafter=drafter, frozen=frozen, preset=preset, peers=peers, emitter=emitter, optimizer=optimizer
         )
-        return step, emitter
-
-    return {"on": arm(recording), "off": arm(silent)}
-
-
-def _run_block(arms: dict[str, tuple[DrafterStep, Emitter]], arm: str, toggles: ToggleValues) -> tuple[float, float]:
-    """Wall and CPU seconds of one block of steps."""
-    trainer, emitter = arms[arm]
-    item = synthetic_row(ROW, len(TINY.drafter.layer_types) * TINY.target.hidden_size, CPU)
-    wall_s, cpu_s = time.perf_counter(), time.process_time()
-    for step in range(BLOCK_STEPS):
-        trainer.run(item, toggles, torch.Generator().manual_seed(step))
-        for name in ("queue", "loss", "acc", "grad_norm"):
-            emitter.gauge(name, step, 1.5)
-        emitter.end_step(step, num_tokens=2048, num_supervised_tokens=1500, num_padding_tokens=100)
-    return time.perf_counter() - wall_s, time.process_time() - cpu_s
+        for arm, emitter in emitters.items()
+    }
 
 
-def _interleaved(log_ratios: list[float]) -> Interleaved:
-    mean = float(np.mean(log_ratios))
-    half = float(stats.t.ppf(0.975, len(log_ratios) - 1) * stats.sem(log_ratios))
-    cost, low, high = (100 * float(np.expm1(value)) for value in (mean, mean - half, mean + half))
-    return Interleaved(cost_pct=cost, low_pct=low, high_pct=high, num_pairs=len(log_ratios))
-
-
-def _interval_note(result: Interleaved) -> str:
-    return f"95 %: {result.low_pct:.2f} to {result.high_pct:.2f} over {result.num_pairs} pairs"
+def _run_step(trainer: DrafterStep, emitter: Emitter, shape: Rehearsal) -> float:
+    """Wall seconds of one step with everything that the trainer's loop records in it."""
+    item = synthetic_row(shape, len(TINY.drafter.layer_types) * TINY.target.hidden_size, CPU)
+    generator = torch.Generator().manual_seed(0)
+    start_s = time.perf_counter()
+    trainer.run(item, TOGGLES, generator)
+    for phase in ("wait_hidden", "receive", "control", "log"):
+        with emitter.span(phase):
+            pass
+    for name in ("queue", "loss", "acc", "grad_norm"):
+        emitter.gauge(name, 0, 1.5)
+    emitter.end_step(0, num_tokens=2048, num_supervised_tokens=1500, num_padding_tokens=100)
+    return time.perf_counter() - start_s
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import deque
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from time import monotonic_ns
+from types import TracebackType
 from typing import Any
 
 from flashprof.contracts.events import Step, encode
@@ -105,6 +107,29 @@ class CudaTimer:
     def _lose(self, error: RuntimeError) -> None:
         self._is_lost = True
         self._warn(f"device time is no longer recorded: {error}")
+
+
+class ShownSpan:
+    """A span that a tracer shows as well. Whoever is inside it holds this object, so a range ends where it began."""
+
+    __slots__ = ("_begin", "_ends", "_span")
+
+    def __init__(
+        self, span: contextlib.AbstractContextManager[None], begin: Callable[[], Callable[[], object]]
+    ) -> None:
+        self._span = span
+        self._begin = begin
+        self._ends: list[Callable[[], object]] = []
+
+    def __enter__(self) -> None:
+        self._ends.append(self._begin())
+        self._span.__enter__()
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._span.__exit__(error_type, error, trace)
+        self._ends.pop()()
 
 
 def open_timer(torch: Any, thread: str, warn: Callable[[str], None]) -> CudaTimer | None:

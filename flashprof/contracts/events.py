@@ -14,9 +14,11 @@ Format history
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from flashprof.contracts.errors import FormatError
@@ -164,7 +166,7 @@ def encode(record: Record) -> str:
         case Step(step, end_ns, num_tokens, num_supervised_tokens, num_padding_tokens):
             return encode_step(step, end_ns, num_tokens, num_supervised_tokens, num_padding_tokens)
         case Gauge(name, step, at_ns, value):
-            return json.dumps(["gauge", name, step, at_ns, value])
+            return encode_gauge(name, step, at_ns, value)
         case Ack(command_id, name, step, at_ns, detail):
             return json.dumps(["ack", command_id, name, step, at_ns, detail])
         case Mark(name, at_ns, detail):
@@ -174,6 +176,12 @@ def encode(record: Record) -> str:
 def encode_step(step: int, end_ns: int, num_tokens: int, num_supervised_tokens: int, num_padding_tokens: int) -> str:
     """A step's line from its fields: every step pays for it, and making a `Step` to encode costs 1.1 µs more."""
     return f'["step",{step},{end_ns},{num_tokens},{num_supervised_tokens},{num_padding_tokens}]'
+
+
+def encode_gauge(name: str, step: int, at_ns: int, value: float) -> str:
+    """A gauge's line; four a step, and `json.dumps` of a list costs 16 µs when its code has left the caches."""
+    number = repr(float(value)) if math.isfinite(value) else json.dumps(value)
+    return f'["gauge",{encode_basestring_ascii(name)},{step},{at_ns},{number}]'
 
 
 def span_prefix(phase: str, kind: SpanKind, thread: str) -> str:

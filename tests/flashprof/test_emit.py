@@ -29,7 +29,7 @@ def read_events(run_dir: Path, name: str = "drafter-0") -> EventLog:
 
 @pytest.fixture
 def emitter(tmp_path: Path) -> Iterator[Emitter]:
-    emitter = connect("drafter", trains=True, run_dir=tmp_path)
+    emitter = connect("drafter", trains=True, run_dir=tmp_path, write_every_s=0)
     yield emitter
     emitter.close()
 
@@ -337,3 +337,31 @@ def test_spans_are_ranges_of_an_attached_torch_profiler(emitter: Emitter, tmp_pa
 
     assert {"forward", "inner"} == shown & {"before", "around", "forward", "inner", "after"}
     assert ["before", "inner", "forward", "around", "after"] == [span.phase for span in read_events(tmp_path).spans]
+
+
+def test_steps_that_end_soon_after_a_write_are_written_with_a_later_one(tmp_path: Path) -> None:
+    emitter = connect("drafter", trains=True, run_dir=tmp_path, write_every_s=3600)
+    path = tmp_path / "events" / "drafter-0.jsonl"
+    emitter.end_step(0)
+    after_first = path.read_text()
+    emitter.end_step(1)
+    after_second = path.read_text()
+    emitter.close()
+
+    assert '["step",0,' in after_first
+    assert after_first == after_second
+    assert '["step",1,' in path.read_text()
+
+
+def test_a_process_that_never_closes_leaves_its_last_steps(tmp_path: Path) -> None:
+    script = """
+import sys
+from flashprof.emit import connect
+emitter = connect("trainer", trains=True, run_dir=sys.argv[1], write_every_s=3600)
+for step in range(3):
+    emitter.end_step(step, num_tokens=7)
+"""
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
+
+    log = decode((tmp_path / "events" / "trainer-0.jsonl").read_text().splitlines(), where="events")
+    assert [0, 1, 2] == [step.step for step in log.steps]

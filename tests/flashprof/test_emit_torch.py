@@ -235,7 +235,7 @@ def read(tmp_path: Path) -> Callable[[], EventLog]:
 def make_emitter(tmp_path: Path, device: FakeDevice) -> Callable[..., Emitter]:
     def make(**options: Any) -> Emitter:
         file = FileIO(tmp_path / "events.jsonl", "x")
-        return Emitter(file, None, find_torch=lambda: device.torch, **options)
+        return Emitter(file, None, find_torch=lambda: device.torch, write_every_s=0, **options)
 
     return make
 
