@@ -8,7 +8,7 @@ mkdir -p "$out"
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 python3 -c 'import torch, transformers; print("torch", torch.__version__, "transformers", transformers.__version__)'
 python3 -m pytest tests/gpu -m gpu -q -p no:randomly -p no:cacheprovider 2>&1 | tee "$out/pytest.log" | tail -30
-for toggles in none compile,swa all,-warmup; do
+for toggles in none compile,swa all; do
   echo "== $toggles"
   python3 -m flashprof.cli run --toggles "$toggles" --reports "$out/reports" --run-id "${toggles//,/_}" \
     --set windows.num_measure=4 --set windows.measure_s=4 --set windows.num_profile=2 --set windows.profile_s=3 \

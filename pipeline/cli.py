@@ -150,6 +150,8 @@ def _set_thread_variables(num_threads: int) -> None:
     """
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # Inductor's pool of compile workers starts with its import, and would outlive a role that is killed.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # One host: gloo must not depend on how this host's name resolves.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 

@@ -26,7 +26,10 @@ WRAPPER_SHARE = 0.98
 _PLUMBING_NAMES = frozenset({"<module>", "_bootstrap", "_bootstrap_inner", "run", "spawn_main", "_main", "_serve_one"})
 _PLUMBING_FILES = ("<frozen runpy>", "runpy.py", "multiprocessing/spawn.py", "multiprocessing/forkserver.py")
 _STARTUP_FILES = ("<frozen runpy>", "runpy.py", "<string>", "multiprocessing/", "threading.py", "click/", "typer/")
-_PARKED_NAMES = frozenset({"wait", "_wait_for_tstate_lock", "get", "accept", "select", "poll", "_recv", "sleep"})
+_PARKED_NAMES = frozenset(
+    # The last three: inductor's pool of compile workers, and threads without a Python frame.
+    {"wait", "_wait_for_tstate_lock", "get", "accept", "select", "poll", "_recv", "sleep", "_recv_msg", "check", ""}
+)
 
 
 @dataclass(frozen=True, slots=True)

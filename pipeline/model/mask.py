@@ -142,10 +142,6 @@ class CompiledMaskBuilder:
 
     def _make_evaluate(self) -> Any:
         # Not before it is needed: `torch.compile` imports inductor, 1.9 s in every drafter.
-        import torch._inductor.config
-
-        # More than one compile worker means a pool of processes, which would outlive a killed role.
-        torch._inductor.config.compile_threads = 1
         return torch.compile(_block_occupancy if self._is_cuda else _additive, dynamic=True)
 
 
