@@ -43,4 +43,6 @@ clean:           ## remove the environment
 
 $(STAMP): pyproject.toml scripts/install
 	PYTHON=$(PYTHON) scripts/install -e '.[dev]'
+	# z-lab's own drafter class, which a test compares ours with; its dependencies are servers that we do not need.
+	scripts/install --no-deps 'dflash==0.1.0'
 	touch $@

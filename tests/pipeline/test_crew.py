@@ -11,8 +11,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from processes import own_children
 
 from flashprof.contracts.errors import SubjectError
 from flashprof.contracts.outcome import Outcome
@@ -80,7 +80,7 @@ def make(target: str, *drafters: str) -> Crew:
 def no_child_left() -> Iterator[None]:
     yield
 
-    assert [] == psutil.Process().children()
+    assert [] == own_children()
 
 
 def wait_for_death(crew: Crew) -> SubjectError:

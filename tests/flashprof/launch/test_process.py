@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import own_children
 
 from flashprof.contracts.errors import ToolError, UsageError
 from flashprof.contracts.ports import LaunchSpec
@@ -170,13 +171,13 @@ def test_a_killed_flashprof_leaves_no_subject(tmp_path: Path) -> None:
 
 
 def test_the_guard_goes_with_the_subject(launch: Launch) -> None:
-    before = set(psutil.Process().children())
+    before = set(own_children())
     subject = launch(SLEEPER)
-    started = set(psutil.Process().children()) - before
+    started = set(own_children()) - before
     subject.kill_tree()
 
     assert len(started) == 2
-    assert before == set(psutil.Process().children())
+    assert before == set(own_children())
 
 
 @pytest.mark.parametrize(
@@ -194,12 +195,12 @@ def test_a_command_that_cannot_run_is_a_usage_error(tmp_path: Path, command: tup
     for name, text in (("plain", "not a program"), ("shebang", "#!/no/such/python\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    before = set(psutil.Process().children())
+    before = set(own_children())
 
     with pytest.raises(UsageError, match=words) as caught:
         ProcessLauncher().launch(_spec(tmp_path, command))
     assert caught.value.allowed
-    assert before == set(psutil.Process().children())
+    assert before == set(own_children())
 
 
 def test_a_folder_that_does_not_exist_is_a_usage_error(tmp_path: Path) -> None:

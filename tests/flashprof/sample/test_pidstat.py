@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import own_children
 
 from flashprof.contracts.errors import ToolError
 from flashprof.contracts.ports import SampleTarget
@@ -120,7 +121,7 @@ def test_a_window_shorter_than_a_second_is_noted_and_nothing_stays(contended: Sa
     assert note == "pidstat saw no full second of drafter-0"
     assert read_threads(tmp_path / FILE_NAME) == []
     assert sampler.stop() == []
-    assert psutil.Process().children() == [psutil.Process(contended.pid)]
+    assert own_children() == [psutil.Process(contended.pid)]
 
 
 @needs_pidstat

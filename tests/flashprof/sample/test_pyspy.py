@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import own_children
 
 from flashprof.contracts.errors import ToolError
 from flashprof.contracts.ports import SampleTarget
@@ -64,7 +65,7 @@ def test_a_spinning_and_a_waiting_process_both_leave_stacks(start: Start, tmp_pa
     assert "wait" in stack.frames[-1].name
     assert stack.num_samples > 10
     assert sampler.stop() == []
-    assert psutil.Process().children() == [psutil.Process(spinning.pid), psutil.Process(waiting.pid)]
+    assert own_children() == [psutil.Process(spinning.pid), psutil.Process(waiting.pid)]
 
 
 @needs_trace
@@ -94,7 +95,7 @@ def test_one_target_that_cannot_be_attached_leaves_nothing_running(start: Start,
     with pytest.raises(ToolError, match="cannot attach to target-0: Error: Failed") as caught:
         sampler.start([_target("drafter", process.pid), _target("target", gone.pid)], tmp_path)
     assert "sampling.stacks=off" in (caught.value.next_command or "")
-    assert psutil.Process().children() == [psutil.Process(process.pid)]
+    assert own_children() == [psutil.Process(process.pid)]
     assert sampler.stop() == []
 
 
@@ -138,12 +139,12 @@ def test_no_pyspy_is_a_tool_error(tmp_path: Path) -> None:
 
 def test_tracing_is_really_tried(tmp_path: Path) -> None:
     refusing = _script(tmp_path, "refusing", "echo 'Permission Denied: Try …' >&2; exit 1")
-    children = psutil.Process().children()
+    children = own_children()
 
     assert "trac" in (can_trace(program=refusing) or "")
     assert can_trace(program=_script(tmp_path, "willing", "exit 0")) is None
     assert "py-spy failed" in (can_trace(program=str(tmp_path / "none")) or "")
-    assert children == psutil.Process().children()
+    assert children == own_children()
 
 
 @pytest.mark.parametrize(
