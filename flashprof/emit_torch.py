@@ -41,11 +41,17 @@ class CudaTimer:
         self._pending: deque[tuple[Any, Any, Step | tuple[str, int, bool]]] = deque()
         self._is_lost = False
         self._base = self._make_event()
-        self._base.record()
-        # The one wait in the life of a timer: its first reading must be close to the host's clock.
-        while not self._base.query():
-            time.sleep(0)
-        self._base_ns = clock()
+        self._base_ns = self._tie_clocks()
+
+    def _tie_clocks(self) -> int:
+        """Host time of the first reference event; the one wait in a timer's life, twice because a first use is slow."""
+        for _ in range(2):
+            recorded_ns = self._clock()
+            self._base.record()
+            while not self._base.query():
+                time.sleep(0)
+            seen_ns = self._clock()
+        return (recorded_ns + seen_ns) // 2
 
     @property
     def num_deferred(self) -> int:
