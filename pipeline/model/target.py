@@ -20,7 +20,7 @@ TARGET_SEED = 20261129
 
 
 def load_target(preset: Preset, cache: Path) -> nn.Module:
-    """The preset's target on the CPU, in float32, frozen, in eval mode."""
+    """The preset's target on the CPU, frozen, in eval mode: float32, or bfloat16 where it was trained in that."""
     model = _load_smollm2(cache) if preset.target.source == "smollm2" else _random_qwen3(preset)
     return model.requires_grad_(requires_grad=False).eval()
 
@@ -54,7 +54,7 @@ def _load_smollm2(cache: Path) -> nn.Module:
     folder = ensure_smollm2(cache)
     # Every worker loads it: their bars would be drawn over each other.
     with quiet_bars():
-        model: nn.Module = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        model: nn.Module = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
     return model
 
 

@@ -140,4 +140,4 @@ def _anchor_seed(seat: WorkerSeat, step: int) -> int:
 
 
 def _copy_to(weight: Tensor, device: torch.device) -> Tensor:
-    return weight.detach().clone().to(device)
+    return weight.detach().to(device, torch.float32, copy=True)

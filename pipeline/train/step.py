@@ -114,7 +114,8 @@ class DrafterStep:
         position_T = positions_in_document(item.lengths, num_context)
         position_Q = position_T[anchors.position_A][:, None] + torch.arange(plan.block_size)
         return Row(
-            hidden_TF=self._to_device(item.hidden_TF),
+            # Half the bytes travel where the target computes in bfloat16; the drafter's own precision begins here.
+            hidden_TF=self._to_device(item.hidden_TF).float(),
             document_T=self._to_device(document_T),
             position_K=self._to_device(torch.cat([position_T, position_Q.flatten()])),
             anchor_A=self._to_device(anchors.position_A),
