@@ -39,6 +39,8 @@ def _random_qwen3(preset: Preset) -> nn.Module:
         vocab_size=plan.vocab_size,
         max_position_embeddings=preset.data.max_length,
         tie_word_embeddings=False,
+        # transformers' 0.02 leaves a narrow random head with logits of 0.2: nothing that a drafter could sharpen.
+        initializer_range=plan.hidden_size**-0.5,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(TARGET_SEED)
