@@ -7,7 +7,7 @@ out="${OUT:-/tmp/gpu_check}"
 mkdir -p "$out"
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 python3 -c 'import torch, transformers; print("torch", torch.__version__, "transformers", transformers.__version__)'
-python3 -m pytest tests/gpu -m gpu -q -p no:randomly -p no:cacheprovider 2>&1 | tee "$out/pytest.log" | tail -30
+python3 -m pytest tests -m gpu -q -p no:randomly -p no:cacheprovider 2>&1 | tee "$out/pytest.log" | tail -30
 for toggles in none compile,swa all; do
   echo "== $toggles"
   python3 -m flashprof.cli run --toggles "$toggles" --reports "$out/reports" --run-id "${toggles//,/_}" \
