@@ -8,7 +8,6 @@ measured; torch is asked in a process of its own, for FlashProf never imports it
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from flashprof.app.machine import num_usable_cores
 from flashprof.sample.pyspy import can_trace, find_pyspy
 
 GIB = 2**30
@@ -102,7 +102,7 @@ def this_machine(env: Mapping[str, str]) -> Machine:
     """The machine that FlashProf runs on."""
     import psutil
 
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = num_usable_cores()
     return Machine(
         env=env,
         read=_read,

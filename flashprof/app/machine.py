@@ -15,9 +15,14 @@ RECORDED_PREFIXES = ("OMP_", "PYTORCH_", "NCCL_", "CUDA_", "TORCH", "GLOO_", "MK
 """Environment variables that change speed; no other is recorded, so that no secret is."""
 
 
+def num_usable_cores() -> int:
+    """Cores that this process may use; only Linux tells a container's or a scheduler's share from the host's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def short_machine() -> dict[str, Any]:
     """Host and cores, for the cell's line."""
-    return {"machine": f"{platform.node()}, {len(os.sched_getaffinity(0))} cores"}
+    return {"machine": f"{platform.node()}, {num_usable_cores()} cores"}
 
 
 def full_machine(env: Mapping[str, str]) -> dict[str, Any]:
@@ -26,7 +31,7 @@ def full_machine(env: Mapping[str, str]) -> dict[str, Any]:
         "host": platform.node(),
         "system": platform.platform(),
         "cpu": _cpu_model(),
-        "num_cores": len(os.sched_getaffinity(0)),
+        "num_cores": num_usable_cores(),
         "python": sys.version.split()[0],
         "versions": {name: _version(name) for name in PACKAGES},
         "env": {name: env[name] for name in sorted(env) if name.startswith(RECORDED_PREFIXES)},
