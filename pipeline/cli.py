@@ -33,10 +33,6 @@ def main() -> None:
     except FlashProfError as error:
         click.echo("\n".join(error.lines()), err=True)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # `train | head`: the reader has had enough. Python would complain again while closing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(130)

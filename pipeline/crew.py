@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing.connection
 import signal
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from flashprof.contracts.errors import SubjectError
 from flashprof.contracts.outcome import Outcome
 from pipeline.config import TrainConfig
+from pipeline.log_output import say
 from pipeline.roles.dispatcher import LOOK_S
 from pipeline.roles.drafter import run_drafter
 from pipeline.roles.target import run_target
@@ -173,9 +173,3 @@ def _death(seat: WorkerSeat, exitcode: int) -> SubjectError:
     how = f"was killed by {signal.Signals(-exitcode).name}" if exitcode < 0 else f"ended with status {exitcode}"
     outcome = Outcome.KILLED if exitcode < 0 else Outcome.CRASHED
     return SubjectError(f"{seat.name} {how}", outcome=outcome, where="its own message is above, if it left one")
-
-
-def say(*lines: str) -> None:
-    """Print to the log at once: a log that is read while it grows must not lag."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()

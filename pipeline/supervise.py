@@ -9,10 +9,11 @@ from typing import Any
 
 from flashprof.emit import connect
 from pipeline.config import TrainConfig
-from pipeline.crew import Crew, say
+from pipeline.crew import Crew
 from pipeline.data.batches import BatchPlan
 from pipeline.data.samples import open_samples
 from pipeline.data.summary import startup_lines
+from pipeline.log_output import say
 from pipeline.roles.dispatcher import Dispatcher, plan_for_epoch
 from pipeline.roles.worker import Rehearsal, name_thread
 from pipeline.signals import StopSignals

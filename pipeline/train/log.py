@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 from flashprof.emit import Emitter
+from pipeline.log_output import say
 from pipeline.train.metrics import Reading
 
 
@@ -47,15 +47,9 @@ class StepLog:
         now_s = time.perf_counter()
         tok_per_s = self._tokens_since / (now_s - self._since_s)
         values = self._last.values
-        line = (
+        say(
             f"step={step + 1} loss={values['loss']:.4f} acc={values['acc']:.4f} "
-            f"tok/s={tok_per_s:,.0f} queue={num_waiting}\n"
+            f"tok/s={tok_per_s:,.0f} queue={num_waiting}"
         )
-        try:
-            sys.stdout.write(line)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # `train | head`: nobody reads any more; that is no reason to stop training.
-            self._prints = False
         self._since_s = now_s
         self._tokens_since = 0
