@@ -5,19 +5,21 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
-.PHONY: run test check lint types floors format smollm2 clean help
+.PHONY: install run test check lint types floors format smollm2 clean help
 
 help:            ## list the targets
-	@grep -E '^[a-z0-9]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-run: $(STAMP)    ## measure the tiny preset: table, flamegraph, run folder
+run: $(STAMP)     ## measure the tiny preset: table, flamegraph, run folder
 	$(BIN)/flashprof run --toggles compile,swa
 
-test: $(STAMP)   ## lint, types, import contracts, tests
+test: $(STAMP)    ## lint, types, import contracts, tests
 	$(MAKE) check
 	$(BIN)/python -m pytest
 
 check: lint types floors
+
+install: $(STAMP) ## create .venv and install, nothing else
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
