@@ -348,7 +348,7 @@ class _DeviceSpan(_Span):
     def __init__(self, lane: Lane, phase: str, kind: SpanKind, device: CudaTimer) -> None:
         super().__init__(lane, phase, kind)
         self._device = device
-        self._device_prefix = span_prefix(phase, WORK, device.thread)
+        self._device_prefix = span_prefix(phase, kind, device.thread)
         self._open: list[Any] = []
 
     def __enter__(self) -> None:

@@ -261,6 +261,17 @@ def test_a_step_counts_when_the_device_finished_it(make_emitter: Make, read: Rea
     assert [0, 1] == [step.step for step in finished.steps]
 
 
+def test_waiting_on_the_device_is_waiting_in_its_lane_too(make_emitter: Make, read: Read, device: FakeDevice) -> None:
+    emitter = make_emitter()
+    with emitter.span("grad_sync", SpanKind.WAIT, device=True):
+        device.work(30)
+    emitter.end_step(0)
+    device.finish()
+    emitter.close()
+
+    assert {("main", SpanKind.WAIT), (LANE, SpanKind.WAIT)} == {(span.thread, span.kind) for span in read().spans}
+
+
 def test_close_waits_for_the_steps_that_the_device_still_has(
     make_emitter: Make, read: Read, device: FakeDevice
 ) -> None:
