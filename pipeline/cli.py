@@ -13,7 +13,7 @@ import click
 
 from flashprof.contracts.errors import FlashProfError, UsageError
 from flashprof.contracts.toggles import EXAMPLE, format_toggles, parse_toggles, toggles_to_json
-from pipeline.forkserver import fork_server
+from pipeline.forkserver import end_fork_server, fork_server
 from pipeline.presets import PRESETS, Preset, find_preset
 from pipeline.signals import stop_signals
 from pipeline.toggles import REGISTRY, honoured, not_applied
@@ -82,6 +82,7 @@ def train(  # noqa: PLR0913, the signature is the command line
 
     # The fork server first: it and this process import torch (2 to 4 s) side by side.
     with stop_signals() as signals, fork_server() as context:
+        signals.enders.append(end_fork_server)
         from pipeline.config import TrainConfig
 
         chosen = _choose_device(device)

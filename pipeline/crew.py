@@ -68,11 +68,16 @@ class Crew:
         return self
 
     def __exit__(self, *_: object) -> None:
-        started = [process for _, process, _ in self._workers if process.pid is not None]
-        for process in started:
-            process.kill()
-        for process in started:
-            process.join()
+        self.kill()
+        for _, process, _ in self._workers:
+            if process.pid is not None:
+                process.join()
+
+    def kill(self) -> None:
+        """End all workers now, without waiting for them."""
+        for _, process, _ in self._workers:
+            if process.pid is not None:
+                process.kill()
         self._folder.cleanup()
 
     def wait_ready(self) -> None:

@@ -41,10 +41,11 @@ def fork_server() -> Iterator[Any]:
     try:
         yield context
     finally:
-        _end_fork_server()
+        end_fork_server()
 
 
-def _end_fork_server() -> None:
+def end_fork_server() -> None:
+    """End the server now; safe to call twice."""
     # The library has no public way to end it; these names are the same in CPython 3.4 to 3.14.
     server: Any = multiprocessing.forkserver._forkserver  # noqa: SLF001
     if server._forkserver_pid is not None:  # noqa: SLF001

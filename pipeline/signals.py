@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 
@@ -16,16 +17,30 @@ class StopSignals:
     that the steps under way can be finished, and a second ends it at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, exit_now: Callable[[int], None] = os._exit) -> None:
         self.received: list[signal.Signals] = []
         self.is_training = False
+        self.enders: list[Callable[[], None]] = []
+        """End what must not outlive a process that a signal ends while it loads; the newest is called first."""
+        self._exit_now = exit_now
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """The signal handler; it does not print, since the signal may have come in the middle of a print."""
         del frame
-        if self.received or not self.is_training:
+        if not self.is_training:
+            self._end_at_once(128 + number)
+        elif self.received:
             raise SystemExit(128 + number)
-        self.received.append(signal.Signals(number))
+        else:
+            self.received.append(signal.Signals(number))
+
+    def _end_at_once(self, status: int) -> None:
+        # Not by raising: in the middle of torch's import, C++ made an abort of one exception in 146, and an error of
+        # its own of others.
+        for end in reversed(self.enders):
+            with suppress(Exception):
+                end()
+        self._exit_now(status)
 
 
 @contextmanager

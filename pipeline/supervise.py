@@ -41,6 +41,7 @@ def train(config: TrainConfig, context: Any, signals: StopSignals) -> None:
     plans = plan_for_epoch(config, samples.lengths_N, epoch=0)
     say(*startup_lines(samples.info, samples.lengths_N, plans, data.bucket_bounds))
     with Crew(config, context, samples.info.mask_token_id, rehearsals(plans)) as crew:
+        signals.enders.append(crew.kill)
         crew.wait_ready()
         emitter.mark("ready")
         signals.is_training = True

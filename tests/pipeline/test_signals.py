@@ -126,11 +126,18 @@ def test_workers_end_by_themselves_when_the_main_process_is_killed(started: Star
     assert "Traceback" not in started.log.read_text(encoding="utf-8")
 
 
-def test_while_loading_a_signal_ends_the_process() -> None:
-    with pytest.raises(SystemExit) as caught:
-        StopSignals().note(signal.SIGTERM, None)
+def test_while_loading_a_signal_ends_what_was_started_and_then_the_process() -> None:
+    ended: list[str | int] = []
+    signals = StopSignals(exit_now=ended.append)
 
-    assert 143 == caught.value.code
+    def fail() -> None:
+        ended.append("failed")
+        raise OSError("already gone")
+
+    signals.enders += [lambda: ended.append("server"), fail, lambda: ended.append("crew")]
+    signals.note(signal.SIGTERM, None)
+
+    assert ["crew", "failed", "server", 143] == ended
 
 
 def test_while_training_the_first_signal_is_noted_and_the_second_ends_the_process() -> None:
