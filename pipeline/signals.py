@@ -35,8 +35,7 @@ class StopSignals:
             self.received.append(signal.Signals(number))
 
     def _end_at_once(self, status: int) -> None:
-        # Not by raising: in the middle of torch's import, C++ made an abort of one exception in 146, and an error of
-        # its own of others.
+        # Not by raising: in the middle of torch's import, one exception in 146 became an abort (SIGABRT).
         for end in reversed(self.enders):
             with suppress(Exception):
                 end()
