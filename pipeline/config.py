@@ -11,6 +11,28 @@ from pipeline.topology import Topology
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostPlace:
+    """Where this host stands among those that torchrun started; the default is a host alone."""
+
+    rank: int = 0
+    num_hosts: int = 1
+    address: str = "127.0.0.1"
+    """Of torchrun's store, where the drafters of all hosts find each other."""
+    port: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointPlan:
+    """Where and how often a run is saved."""
+
+    folder: Path
+    every: int
+    """Steps between checkpoints; one more is written when the run ends."""
+    keep: int
+    """Newest checkpoints that are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """One run."""
 
@@ -29,3 +51,14 @@ class TrainConfig:
     """OpenMP threads of each role."""
     cache: Path
     log_every: int
+    host: HostPlace = HostPlace()
+    checkpoints: CheckpointPlan | None = None
+    resume_from: Path | None = None
+    """A checkpoint whose weights, optimizer and position this run continues."""
+    start_step: int = 0
+    """Steps that the checkpoint has behind it."""
+    warm_start: Path | None = None
+    """A folder in z-lab's layout whose weights the drafter starts from."""
+    tensorboard: Path | None = None
+    fault: str = "none"
+    """A planted fault of `pipeline.faults`, to show that the sanity guard sees it."""

@@ -16,7 +16,11 @@ class TargetPlan:
     """The frozen model that drafters learn to draft for."""
 
     source: str
-    """`random` for Qwen3 shapes with seeded weights, `smollm2` for the real SmolLM2-135M-Instruct."""
+    """`random`: Qwen3 shapes, seeded weights; `smollm2`: the real SmolLM2-135M-Instruct; `folder`: `path`."""
+    path: str = ""
+    """A transformers folder with model and tokenizer, where the source is `folder`."""
+    mask_token_id: int | None = None
+    """The token that stands for "to be drafted"; None: the data source knows one."""
     hidden_size: int = 0
     num_layers: int = 0
     num_heads: int = 0
@@ -41,6 +45,8 @@ class DrafterPlan:
     """Blocks trained in one step; fewer where the batch has fewer valid positions."""
     loss_decay_gamma: float
     """Slot k weighs exp(−(k−1)/γ); the paper's recipe: 7, 5, 4 for blocks of 16, 10, 8."""
+    tapped_layers: tuple[int, ...] = ()
+    """Target layers whose output the drafter reads; empty: as many as it has layers, evenly spaced."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +54,7 @@ class DataPlan:
     """Which text, and how it is batched."""
 
     source: str
-    """`stdlib` or `dialogues`."""
+    """`stdlib`, `dialogues`, or `file`: `path`."""
     max_length: int
     """Longest sample, in tokens; longer ones are cut."""
     bucket_bounds: tuple[int, ...]
@@ -56,6 +62,10 @@ class DataPlan:
     token_budget: int
     """Most tokens in a batch, padding included."""
     max_samples: int = 64
+    path: str = ""
+    """Conversations or pre-tokenised samples, where the source is `file`."""
+    held_out_share: float = 0.02
+    """Part of the samples that is never trained on, and that `evaluate` uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +73,15 @@ class Recipe:
     """How the drafter is optimised; the defaults are the paper's (SpecForge#463)."""
 
     lr: float = 6e-4
+    schedule: str = "cosine"
+    """`cosine`, `linear`, `wsd` or `constant`, after a linear warm-up; a run without a fixed end is constant."""
     warmup_ratio: float = 0.04
+    decay_ratio: float = 0.1
+    """Last part of the steps in which `wsd` falls."""
+    min_lr_ratio: float = 0.0
+    """Where the schedule ends, as a part of the peak."""
+    accumulate: int = 1
+    """Batches a drafter an optimizer step."""
     max_grad_norm: float = 1.0
     weight_decay: float = 0.0
     open_end_warmup_steps: int = 50

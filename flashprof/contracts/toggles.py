@@ -40,7 +40,9 @@ class Toggle:
     needs: tuple[str, ...] = ()
     """What the machine must have: `cuda`, `compiler`."""
     changes_numbers: bool = False
-    """Whether losses differ beyond rounding when it is set."""
+    """Whether it trains another model, so that losses differ beyond rounding when it is set."""
+    loss_tolerance: float = 0.0
+    """Largest relative difference of a step's loss between its settings, same seed and data; 0: bitwise equal."""
 
     @property
     def is_numeric(self) -> bool:

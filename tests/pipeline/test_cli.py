@@ -11,7 +11,7 @@ import time
 import pytest
 
 from flashprof.contracts.toggles import toggles_from_json
-from pipeline.cli import main
+from pipeline.cli.main import main
 from pipeline.toggles import REGISTRY
 
 
@@ -87,7 +87,7 @@ def test_presets_and_toggles_are_listed_for_people(
 @pytest.mark.slow
 def test_the_registry_comes_as_json_from_a_process_without_torch() -> None:
     code = (
-        "import sys; from pipeline.cli import main; sys.argv = ['pipeline', 'toggles', '--json']; main();"
+        "import sys; from pipeline.cli.main import main; sys.argv = ['pipeline', 'toggles', '--json']; main();"
         "sys.stderr.write(' '.join({'torch', 'transformers', 'datasets', 'pandas'} & set(sys.modules)))"
     )
     start_s = time.perf_counter()

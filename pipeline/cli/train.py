@@ -1,20 +1,18 @@
-"""The trainer's command line. torch is imported only by the command that trains."""
+"""`train`: what a run is told. torch is imported only once the options make sense."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from flashprof.contracts.errors import FlashProfError, UsageError
-from flashprof.contracts.toggles import EXAMPLE, format_toggles, parse_toggles, toggles_to_json
+from flashprof.contracts.errors import UsageError
+from flashprof.contracts.toggles import EXAMPLE, format_toggles, parse_toggles
 from pipeline.forkserver import end_fork_server, fork_server
-from pipeline.presets import PRESETS, Preset, find_preset
+from pipeline.presets import Preset, find_preset
 from pipeline.signals import stop_signals
 from pipeline.toggles import REGISTRY, honoured, not_applied
 from pipeline.topology import Topology, parse_topology
@@ -23,27 +21,7 @@ if TYPE_CHECKING:
     from pipeline.config import TrainConfig
 
 
-def main() -> None:
-    """Entry point: errors that a user can meet are printed, not raised."""
-    try:
-        pipeline(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except FlashProfError as error:
-        click.echo("\n".join(error.lines()), err=True)
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-
-
-@click.group()
-def pipeline() -> None:
-    """The reference DFlash trainer."""
-
-
-@pipeline.command()
+@click.command()
 @click.option("--preset", default="tiny", show_default=True, help="Workload; `python -m pipeline presets` lists them.")
 @click.option("--topology", default="1+1", show_default=True, help="Targets + drafters.")
 @click.option("--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}")
@@ -105,25 +83,6 @@ def train(  # noqa: PLR0913, the signature is the command line
         from pipeline.supervise import train as run
 
         run(config, context, signals)
-
-
-@pipeline.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
-def toggles(*, as_json: bool) -> None:
-    """List the toggles."""
-    if as_json:
-        click.echo(json.dumps(toggles_to_json(REGISTRY)))
-        return
-    for toggle in REGISTRY:
-        kind = "hot" if toggle.hot else "cold"
-        click.echo(f"{toggle.name:14} {kind:4} {toggle.allowed:8} default {toggle.default!s:6} {toggle.help}")
-
-
-@pipeline.command()
-def presets() -> None:
-    """List the presets."""
-    for preset in PRESETS.values():
-        click.echo(f"{preset.name:10} {preset.summary}")
 
 
 def _adjusted(preset: Preset, *, token_budget: int | None, anchors: int | None, lr: float | None) -> Preset:

@@ -1,0 +1,1 @@
+"""The trainer's command line: one module a command."""
