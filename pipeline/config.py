@@ -62,3 +62,8 @@ class TrainConfig:
     tensorboard: Path | None = None
     fault: str = "none"
     """A planted fault of `pipeline.faults`, to show that the sanity guard sees it."""
+
+    @property
+    def num_batches_before(self) -> int:
+        """Batches that the checkpoint has behind it, over all drafters of all hosts."""
+        return self.start_step * self.host.num_hosts * self.topology.num_drafters * self.preset.recipe.accumulate

@@ -1,4 +1,4 @@
-"""The worker processes of a run: started together, watched, dismissed, and never left behind."""
+"""The worker processes of a run on one host: started together, watched, dismissed, and never left behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import multiprocessing.connection
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,27 @@ from pipeline.roles.dispatcher import LOOK_S
 from pipeline.roles.drafter import run_drafter
 from pipeline.roles.target import run_target
 from pipeline.roles.worker import LEFT_ALONE, Rehearsal, WorkerSeat, run_worker
-from pipeline.transport.messages import End
+from pipeline.transport.carriers import choose_carrier
 from pipeline.transport.queue import create_queue
+from pipeline.worker_output import WorkerOutput
 
 END_TIMEOUT_S = 60.0
-"""Longest wait for workers to finish what is queued once the run has ended."""
+"""Longest wait for workers to end once the run has ended."""
 
 BLAME_S = 1.0
 """How long to look for the cause where a worker says that another one left it alone."""
 
 BODIES = {"target": run_target, "drafter": run_drafter}
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker as its parent sees it."""
+
+    seat: WorkerSeat
+    process: Any
+    pipe: multiprocessing.connection.Connection
+    """Our end of its status pipe."""
 
 
 class Crew:
@@ -37,31 +50,46 @@ class Crew:
     ) -> None:
         self._config = config
         self._folder = tempfile.TemporaryDirectory(prefix="pipeline-")
+        self._output = WorkerOutput()
         depth = int(config.toggles["queue"])
-        self.queues = tuple(create_queue(context, depth) for _ in range(config.topology.num_drafters))
-        self._workers: list[tuple[WorkerSeat, Any, multiprocessing.connection.Connection]] = []
-        for role, number in (("target", config.topology.num_targets), ("drafter", config.topology.num_drafters)):
-            for rank in range(number):
-                ours, theirs = context.Pipe()
-                seat = WorkerSeat(
-                    role=role,
-                    rank=rank,
-                    config=config,
-                    mask_token_id=mask_token_id,
-                    rehearsals=rehearsals,
-                    rendezvous=Path(self._folder.name, "drafters"),
-                    status=theirs,
-                    queues=self.queues,
-                )
-                process = context.Process(target=run_worker, args=(seat, BODIES[role]), name=seat.name, daemon=True)
-                self._workers.append((seat, process, ours))
+        self.queues = tuple(
+            create_queue(context, depth, first_step=config.start_step) for _ in range(config.topology.num_drafters)
+        )
+        order_reader, self.orders = context.Pipe(duplex=False)
+        common = {
+            "config": config,
+            "mask_token_id": mask_token_id,
+            "rehearsals": rehearsals,
+            "rendezvous": Path(self._folder.name, "drafters"),
+            "carrier_name": choose_carrier(config.topology, config.device),
+            "queues": self.queues,
+        }
+        self._workers = [
+            self._make_worker(context, role, local_rank, order_reader, common) for role, local_rank in _seats(config)
+        ]
+
+    def _make_worker(self, context: Any, role: str, local_rank: int, orders: Any, common: dict[str, Any]) -> Worker:
+        ours, theirs = context.Pipe()
+        seat = WorkerSeat(
+            role=role,
+            local_rank=local_rank,
+            status=theirs,
+            stderr=self._output.add(f"{role}-{local_rank}", context),
+            orders=orders if (role, local_rank) == ("drafter", 0) else None,
+            **common,
+        )
+        process = context.Process(target=run_worker, args=(seat, BODIES[role]), name=seat.name, daemon=True)
+        return Worker(seat, process, ours)
 
     def __enter__(self) -> Crew:
         try:
-            for seat, process, _ in self._workers:
-                process.start()
-                # Held here as well, the worker's end would keep the pipe open after the worker's death.
-                seat.status.close()
+            for worker in self._workers:
+                worker.process.start()
+                # Held here as well, the worker's ends would keep the pipes open after the worker's death.
+                for theirs in (worker.seat.status, worker.seat.stderr, worker.seat.orders):
+                    if theirs is not None:
+                        theirs.close()
+            self._output.start()
         except BaseException:
             self.__exit__()
             raise
@@ -69,15 +97,16 @@ class Crew:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        for _, process, _ in self._workers:
-            if process.pid is not None:
-                process.join()
+        for worker in self._workers:
+            if worker.process.pid is not None:
+                worker.process.join()
+        self._output.close()
 
     def kill(self) -> None:
         """End all workers now, without waiting for them."""
-        for _, process, _ in self._workers:
-            if process.pid is not None:
-                process.kill()
+        for worker in self._workers:
+            if worker.process.pid is not None:
+                worker.process.kill()
         self._folder.cleanup()
 
     def wait_ready(self) -> None:
@@ -88,7 +117,7 @@ class Crew:
             SubjectError: One ended.
         """
         start_s = time.perf_counter()
-        loading = {pipe: seat for seat, _, pipe in self._workers}
+        loading = {worker.pipe: worker.seat for worker in self._workers}
         while loading:
             for pipe in multiprocessing.connection.wait(list(loading), LOOK_S):
                 seat = loading[pipe]  # type: ignore[index]
@@ -97,55 +126,64 @@ class Crew:
                     say(f"{seat.name} ready on {seat.device} after {time.perf_counter() - start_s:.1f} s")
             self.check()
 
-    def target_pipes(self) -> list[multiprocessing.connection.Connection]:
-        """The dispatcher's ends of the pipes over which targets ask for work."""
-        return [pipe for seat, _, pipe in self._workers if seat.role == "target"]
+    def pipes(self, role: str) -> list[multiprocessing.connection.Connection]:
+        """Our ends of the status pipes of all workers of *role*."""
+        return [worker.pipe for worker in self._workers if worker.seat.role == role]
 
     def check(self) -> None:
         """
         Make sure that all workers live.
 
         Raises:
-            SubjectError: One ended; names the one that ended first of itself, and its exit status.
+            SubjectError: One ended; names the one that ended first of itself, its exit status and its last lines.
         """
         if self._ended():
             self._raise_death()
 
-    def finish(self, num_steps: int) -> None:
+    def finish(self) -> None:
         """
-        Let drafters finish the steps before *num_steps*, then dismiss the targets, which own the shared memory.
+        Once a drafter has ended: wait for the others, then dismiss the targets, which own the shared memory.
 
         Raises:
             SubjectError: A worker died, or did not end in time.
         """
-        self.check()
-        for queue in self.queues:
-            queue.send(End(step=num_steps))
         self._join("drafter")
-        for seat, _, pipe in self._workers:
-            if seat.role == "target":
-                _dismiss(pipe)
+        for queue in self.queues:
+            queue.close()
+        for pipe in self.pipes("target"):
+            _dismiss(pipe)
         self._join("target")
 
     def _join(self, role: str) -> None:
         deadline_s = time.perf_counter() + END_TIMEOUT_S
-        while waiting := [seat for seat, process, _ in self._workers if seat.role == role and process.is_alive()]:
-            if any(exitcode for _, exitcode in self._ended()):
+        while waiting := [w.seat for w in self._workers if w.seat.role == role and w.process.is_alive()]:
+            if self._has_failed():
                 break
             if time.perf_counter() > deadline_s:
                 raise SubjectError(f"{waiting[0].name} did not end within {END_TIMEOUT_S:.0f} s", outcome=Outcome.HUNG)
             time.sleep(0.02)
-        if any(exitcode for _, exitcode in self._ended()):
+        if self._has_failed():
             self._raise_death()
 
+    def _has_failed(self) -> bool:
+        # A target whose queue was closed while it waited for room has nothing left to do: it was left alone rightly.
+        return any(exitcode not in (0, LEFT_ALONE if seat.role == "target" else 0) for seat, exitcode in self._ended())
+
     def _ended(self) -> list[tuple[WorkerSeat, int]]:
-        return [(seat, process.exitcode) for seat, process, _ in self._workers if process.exitcode is not None]
+        return [(w.seat, w.process.exitcode) for w in self._workers if w.process.exitcode is not None]
 
     def _raise_death(self) -> None:
         deadline_s = time.perf_counter() + BLAME_S
         while all(exitcode == LEFT_ALONE for _, exitcode in self._ended()) and time.perf_counter() < deadline_s:
             time.sleep(0.02)
-        raise _death(*min(self._ended(), key=_rank_of_blame))
+        seat, exitcode = min(self._ended(), key=_rank_of_blame)
+        raise _death(seat, exitcode, self._output.last_lines(f"{seat.role}-{seat.local_rank}"))
+
+
+def _seats(config: TrainConfig) -> Iterator[tuple[str, int]]:
+    for role, number in (("target", config.topology.num_targets), ("drafter", config.topology.num_drafters)):
+        for local_rank in range(number):
+            yield role, local_rank
 
 
 def _says_ready(pipe: Any) -> bool:
@@ -174,7 +212,9 @@ def _rank_of_blame(ended: tuple[WorkerSeat, int]) -> int:
     return {0: 2, LEFT_ALONE: 3}.get(exitcode, 1)
 
 
-def _death(seat: WorkerSeat, exitcode: int) -> SubjectError:
+def _death(seat: WorkerSeat, exitcode: int, last_lines: tuple[str, ...]) -> SubjectError:
     how = f"was killed by {signal.Signals(-exitcode).name}" if exitcode < 0 else f"ended with status {exitcode}"
     outcome = Outcome.KILLED if exitcode < 0 else Outcome.CRASHED
-    return SubjectError(f"{seat.name} {how}", outcome=outcome, where="its own message is above, if it left one")
+    said = "".join(f"\n  {line}" for line in last_lines)
+    where = f"its last lines:{said}" if said else "it left no message"
+    return SubjectError(f"{seat.name} {how}", outcome=outcome, where=where)

@@ -131,7 +131,34 @@ SMOLLM2 = Preset(
     recipe=Recipe(lr=1e-3),
 )
 
-PRESETS = MappingProxyType({preset.name: preset for preset in (TINY, SMOLLM2)})
+QWEN3_8B = Preset(
+    name="qwen3-8b",
+    summary="the peers' recipe for Qwen3-8B; needs --target DIR with its weights and --data",
+    target=TargetPlan(
+        source="random",
+        mask_token_id=151_669,
+        hidden_size=4096,
+        num_layers=36,
+        num_heads=32,
+        num_kv_heads=8,
+        head_dim=128,
+        intermediate_size=12_288,
+        vocab_size=151_936,
+    ),
+    drafter=DrafterPlan(
+        layer_types=(FULL,) * 5, sliding_window=2048, block_size=16, num_anchors=1024, loss_decay_gamma=7.0
+    ),
+    data=DataPlan(
+        source="file",
+        max_length=3072,
+        bucket_bounds=(512, 1024, 1536, 2048, 2560, 3072),
+        token_budget=6144,
+    ),
+    recipe=Recipe(accumulate=2),
+)
+"""Two samples of 3,072 tokens × 512 anchors a batch; 3 drafters × 2 batches are 12 samples a step (anchors.md)."""
+
+PRESETS = MappingProxyType({preset.name: preset for preset in (TINY, SMOLLM2, QWEN3_8B)})
 
 
 def find_preset(name: str) -> Preset:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from flashprof.emit import connect
 from pipeline.config import TrainConfig
 from pipeline.crew import Crew
-from pipeline.data.batches import BatchPlan
+from pipeline.data.batches import BatchPlan, batches_from, plan_epoch
 from pipeline.data.samples import open_samples
 from pipeline.data.summary import startup_lines
 from pipeline.log_output import say
-from pipeline.roles.dispatcher import Dispatcher, plan_for_epoch
+from pipeline.roles.dispatcher import Dispatcher, Lines
 from pipeline.roles.worker import Rehearsal, name_thread
 from pipeline.signals import StopSignals
 
@@ -31,47 +30,55 @@ def train(config: TrainConfig, context: Any, signals: StopSignals) -> None:
     Raises:
         SubjectError: A worker died.
     """
-    name_thread("dispatcher-0")
-    emitter = connect("dispatcher")
+    name_thread(f"dispatcher-{config.host.rank}")
+    emitter = connect("dispatcher", config.host.rank)
     emitter.mark("toggles", values=config.toggles, refused=config.refused)
-    data = config.preset.data
-    samples = open_samples(
-        data.source, cache=config.cache, vocab_size=config.preset.target.vocab_size, max_length=data.max_length
-    )
-    plans = plan_for_epoch(config, samples.lengths_N, epoch=0)
-    say(*startup_lines(samples.info, samples.lengths_N, plans, data.bucket_bounds))
-    with Crew(config, context, samples.info.mask_token_id, rehearsals(plans)) as crew:
+    data, samples = config.preset.data, open_samples(config.preset, cache=config.cache)
+    lengths_N = samples.lengths_N
+    split = samples.split(block_size=config.preset.drafter.block_size, held_out_share=data.held_out_share)
+    rule = {
+        "bounds": data.bucket_bounds,
+        "token_budget": data.token_budget,
+        "max_samples": data.max_samples,
+        "seed": config.seed,
+    }
+    epoch = plan_epoch(lengths_N, split.train_N, epoch=0, **rule)
+    say(*startup_lines(samples.info, lengths_N, split, epoch, data.bucket_bounds))
+    with Crew(config, context, samples.info.mask_token_id, rehearsals(epoch)) as crew:
         signals.enders.append(crew.kill)
         crew.wait_ready()
         emitter.mark("ready")
         signals.is_training = True
-        dispatcher = Dispatcher(
-            config,
-            samples,
-            emitter,
-            target_pipes=crew.target_pipes(),
-            queues=crew.queues,
+        lines = Lines(
+            targets=crew.pipes("target"),
+            drafters=crew.pipes("drafter"),
+            orders=crew.orders,
             should_stop=lambda: bool(signals.received),
             check_workers=crew.check,
         )
-        num_steps = dispatcher.run()
-        if signals.received:
-            say(f"{signals.received[0].name}: finishing the steps that are under way")
-        crew.finish(num_steps)
+        batches = batches_from(lengths_N, split.train_N, first=config.num_batches_before, **rule)
+        num_steps = Dispatcher(config, samples.dataset, batches, emitter, lines).run()
+        crew.finish()
         emitter.close()
-    say(f"{_ending(config, signals.received, num_steps)} after {num_steps} steps")
+    say(f"{_ending(config, signals.received, num_steps)} after {num_steps} steps{_saved(config, num_steps)}")
 
 
 def _ending(config: TrainConfig, received: Sequence[signal.Signals], num_steps: int) -> str:
-    if received:
-        return f"stopped by {received[0].name}"
-    return "finished" if num_steps == config.num_steps else "stopped by command"
+    if num_steps == config.num_steps:
+        return "finished"
+    return f"stopped by {received[0].name}" if received else "stopped by command"
+
+
+def _saved(config: TrainConfig, num_steps: int) -> str:
+    if config.checkpoints is None:
+        return "; nothing saved: no --checkpoints"
+    return f"; saved, continue with --checkpoints {config.checkpoints.folder} --resume auto" if num_steps else ""
 
 
 def rehearsals(plans: Sequence[BatchPlan]) -> tuple[Rehearsal, ...]:
-    """The commonest batch shape of each bucket: representative, and at most six."""
-    by_bucket: dict[int, Counter[tuple[int, int]]] = {}
-    for plan in plans:
-        by_bucket.setdefault(plan.bucket, Counter())[len(plan.indices), plan.padded_length] += 1
-    shapes = [counts.most_common(1)[0][0] for _, counts in sorted(by_bucket.items())]
-    return tuple(Rehearsal(num_samples=samples, padded_length=length) for samples, length in shapes)
+    """The batch shapes of an epoch, the longest rows first: the largest allocations come first and are used again."""
+    shapes = {(plan.num_rows, plan.padded_length) for plan in plans}
+    return tuple(
+        Rehearsal(num_samples=samples, padded_length=length)
+        for samples, length in sorted(shapes, key=lambda shape: shape[1], reverse=True)
+    )

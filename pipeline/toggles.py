@@ -12,12 +12,16 @@ from collections.abc import Callable, Mapping
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.toggles import Toggle, ToggleValues
 
+ROUNDING = 1e-4
+"""Relative: what another order of float32 sums makes of a step's loss within 50 steps (docs/parity.md)."""
+
 REGISTRY: tuple[Toggle, ...] = (
     Toggle(
         name="compile",
         help="compile the attention-mask builder with torch.compile instead of evaluating it eagerly every step",
         hot=True,
         needs=("compiler",),
+        loss_tolerance=ROUNDING,
     ),
     Toggle(
         name="swa",
@@ -45,8 +49,41 @@ REGISTRY: tuple[Toggle, ...] = (
         hot=True,
     ),
     Toggle(
+        name="expandable",
+        help="let the CUDA allocator grow its segments (expandable_segments) instead of keeping ones of fixed size",
+        needs=("cuda",),
+    ),
+    Toggle(
         name="warmup",
         help="run each bucket's commonest batch shape before the first step: compilation and allocation come early",
+    ),
+    Toggle(
+        name="docids",
+        help="make document ids in one vectorised call instead of one Python object a position",
+        hot=True,
+    ),
+    Toggle(
+        name="prealloc",
+        help="move a step's host tensors in one copy through pinned and device buffers that are kept",
+        hot=True,
+        needs=("cuda",),
+    ),
+    Toggle(
+        name="analytic-mask",
+        help="write the mask, or its block sparsity, in closed form instead of evaluating the rule at every pair",
+        hot=True,
+        loss_tolerance=ROUNDING,
+    ),
+    Toggle(
+        name="early-exit",
+        help="stop the target after its last tapped layer",
+        hot=True,
+    ),
+    Toggle(
+        name="fused-loss",
+        help="compute loss and gradient in chunks that never hold the logits of the whole vocabulary for all slots",
+        hot=True,
+        loss_tolerance=ROUNDING,
     ),
 )
 

@@ -45,7 +45,7 @@ def read_toggles(env: Mapping[str, str], cwd: Path) -> tuple[Toggle, ...]:
         ) from error
 
 
-def pipeline_command(spec: SubjectSpec, extra: Sequence[str] = ()) -> tuple[str, ...]:
+def pipeline_command(spec: SubjectSpec) -> tuple[str, ...]:
     """The command line of our own pipeline for this cell; it runs until it is stopped."""
     return (
         *PIPELINE,
@@ -55,7 +55,7 @@ def pipeline_command(spec: SubjectSpec, extra: Sequence[str] = ()) -> tuple[str,
         *("--toggles", spec.toggles),
         *("--seed", str(spec.seed)),
         *("--steps", "0"),
-        *extra,
+        *spec.train_options,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -45,9 +46,10 @@ class RunCommand(click.Command):
 @click.command("run", cls=RunCommand, epilog=EPILOG)
 @click.option("--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}")
 @click.option("--list-toggles", is_flag=True, help="List the toggles and end.")
-@click.option("--preset", default="tiny", show_default=True, help="Workload of the pipeline: tiny, smollm2.")
+@click.option("--preset", default="tiny", show_default=True, help="Workload: python -m pipeline presets.")
 @click.option("--topology", default="1+1", show_default=True, help="Targets + drafters.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
+@click.option("--train", "train_options", default="", metavar="OPTIONS", help='More for the pipeline: "--data FILE …".')
 @click.option("--set", "settings", multiple=True, metavar="SECTION.FIELD=VALUE", help="E.g. windows.measure_s=10.")
 @click.option("--tok-per-s", "pattern", default="", metavar="REGEX", help="Where a foreign trainer prints tok/s.")
 @click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
@@ -61,6 +63,7 @@ def command(  # noqa: PLR0913, the signature is the command line
     preset: str,
     topology: str,
     seed: int,
+    train_options: str,
     settings: tuple[str, ...],
     pattern: str,
     reports: Path,
@@ -72,7 +75,14 @@ def command(  # noqa: PLR0913, the signature is the command line
     if list_toggles:
         _list_toggles()
         return 0
-    subject = SubjectSpec(preset=preset, topology=topology, toggles=expression, seed=seed, tok_per_s_pattern=pattern)
+    subject = SubjectSpec(
+        preset=preset,
+        topology=topology,
+        toggles=expression,
+        seed=seed,
+        train_options=_split(train_options),
+        tok_per_s_pattern=pattern,
+    )
     experiment = apply_settings(Experiment(subject=subject, output=Output(reports=reports, run_id=run_id)), settings)
     experiment = _complete(experiment, foreign)
     summary = _measure(experiment)
@@ -112,13 +122,25 @@ def _pipeline_subject(subject: SubjectSpec) -> SubjectSpec:
 
 def _refuse_pipeline_options(subject: SubjectSpec) -> None:
     default = SubjectSpec()
-    for name in ("toggles", "preset", "topology", "seed"):
+    for name in ("toggles", "preset", "topology", "seed", "train_options"):
         if getattr(subject, name) != getattr(default, name):
             raise UsageError(
-                f"--{name} is for our own pipeline; a foreign trainer takes its options after --",
-                offered=f"--{name} {getattr(subject, name)}",
+                f"--{name.partition('_')[0]} is for our own pipeline; a foreign trainer takes its options after --",
+                offered=f"{name}: {getattr(subject, name)}",
                 next_command="flashprof run -- CMD --its-own-options",
             )
+
+
+def _split(train_options: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(train_options))
+    except ValueError as error:
+        raise UsageError(
+            f"--train is no command line: {error}",
+            offered=train_options,
+            allowed="options as a shell would read them",
+            next_command="flashprof run --train '--data FILE --accumulate 2'",
+        ) from error
 
 
 def _check_pattern(pattern: str) -> None:

@@ -33,6 +33,8 @@ class SubjectSpec:
     toggles: str = "none"
     """Normalised toggle expression."""
     seed: int = 0
+    train_options: tuple[str, ...] = ()
+    """More options of our pipeline's `train`, word by word."""
     tok_per_s_pattern: str = ""
     """Foreign only: regular expression whose group `value` (or first group) is tok/s in the subject's output."""
 

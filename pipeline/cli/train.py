@@ -3,106 +3,84 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flashprof.contracts.errors import UsageError
-from flashprof.contracts.toggles import EXAMPLE, format_toggles, parse_toggles
+from flashprof.contracts.toggles import format_toggles
+from pipeline.cli.beginning import Beginning, find_beginning
+from pipeline.cli.options import recipe_options, run_options, saving_options, workload_options
+from pipeline.faults import find_fault
 from pipeline.forkserver import end_fork_server, fork_server
-from pipeline.presets import Preset, find_preset
+from pipeline.hosts import find_host
 from pipeline.signals import stop_signals
 from pipeline.toggles import REGISTRY, honoured, not_applied
 from pipeline.topology import Topology, parse_topology
+from pipeline.train.tensorboard import require_tensorboard
 
 if TYPE_CHECKING:
     from pipeline.config import TrainConfig
 
 
 @click.command()
-@click.option("--preset", default="tiny", show_default=True, help="Workload; `python -m pipeline presets` lists them.")
-@click.option("--topology", default="1+1", show_default=True, help="Targets + drafters.")
-@click.option("--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}")
-@click.option("--steps", default=200, show_default=True, type=click.IntRange(min=0), help="0: until stopped.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0, max=2**63 - 1))
-@click.option("--device", default="auto", show_default=True, type=click.Choice(["auto", "cpu", "cuda"]))
-@click.option(
-    "--threads", type=click.IntRange(min=1, max=1024), help="Threads a role; default: cores over processes, at least 1."
-)
-@click.option("--token-budget", type=click.IntRange(min=1, max=2**20), help="Most tokens a batch, padding included.")
-@click.option("--anchors", type=click.IntRange(min=1, max=2**14), help="Blocks trained a step.")
-@click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Peak learning rate.")
-@click.option("--log-every", default=10, show_default=True, type=click.IntRange(min=1), help="Steps between lines.")
-@click.option("--cache", type=click.Path(path_type=Path, file_okay=False), help="Where data sets are kept.")
-def train(  # noqa: PLR0913, the signature is the command line
-    *,
-    preset: str,
-    topology: str,
-    expression: str,
-    steps: int,
-    seed: int,
-    device: str,
-    threads: int | None,
-    token_budget: int | None,
-    anchors: int | None,
-    lr: float | None,
-    log_every: int,
-    cache: Path | None,
-) -> None:
+@workload_options
+@recipe_options
+@run_options
+@saving_options
+@click.pass_context
+def train(context: click.Context, **given: Any) -> None:
     """Train a drafter."""
-    shape = parse_topology(topology)
-    workload = _adjusted(find_preset(preset), token_budget=token_budget, anchors=anchors, lr=lr)
-    values = parse_toggles(expression, REGISTRY)
-    num_threads = threads or max(1, _num_cores() // (shape.num_targets + shape.num_drafters))
-    _set_thread_variables(num_threads)
+    beginning = find_beginning(context, given)
+    find_fault(given["fault"], beginning.toggles)
+    if given["tensorboard"] is not None:
+        require_tensorboard()
+    topology = parse_topology(given["topology"])
+    num_threads = given["threads"] or max(1, _num_cores() // (topology.num_targets + topology.num_drafters))
+    _set_thread_variables(num_threads, is_alone=find_host(os.environ).num_hosts == 1)
 
     # The fork server first: it and this process import torch (2 to 4 s) side by side.
-    with stop_signals() as signals, fork_server() as context:
+    with stop_signals() as signals, fork_server() as workers:
         signals.enders.append(end_fork_server)
-        from pipeline.config import TrainConfig
-
-        chosen = _choose_device(device)
-        refused = not_applied(values, has_cuda=chosen == "cuda")
-        config = TrainConfig(
-            preset=workload,
-            topology=shape,
-            toggles=honoured(values, refused),
-            refused=refused,
-            num_steps=steps,
-            seed=seed,
-            device=chosen,
-            # A role that feeds a GPU has no host work worth splitting, and eight spinning threads took 3 cores of it.
-            num_threads=threads or (1 if chosen == "cuda" else num_threads),
-            cache=cache or _default_cache(),
-            log_every=log_every,
-        )
-        _announce(config, shape)
+        config = _configure(given, beginning, topology, num_threads)
+        _announce(config)
 
         from pipeline.supervise import train as run
 
-        run(config, context, signals)
+        run(config, workers, signals)
 
 
-def _adjusted(preset: Preset, *, token_budget: int | None, anchors: int | None, lr: float | None) -> Preset:
-    longest = preset.data.bucket_bounds[-1]
-    if token_budget is not None and token_budget < longest:
-        raise UsageError(
-            f"--token-budget {token_budget} is less than the longest sample",
-            offered=str(token_budget),
-            allowed=f"{longest} or more for preset {preset.name!r}",
-            next_command=f"--token-budget {longest}",
-        )
-    return replace(
-        preset,
-        data=replace(preset.data, token_budget=token_budget or preset.data.token_budget),
-        drafter=replace(preset.drafter, num_anchors=anchors or preset.drafter.num_anchors),
-        recipe=replace(preset.recipe, lr=lr or preset.recipe.lr),
+def _configure(given: dict[str, Any], beginning: Beginning, topology: Topology, num_threads: int) -> TrainConfig:
+    from pipeline.config import CheckpointPlan, TrainConfig
+
+    device = _choose_device(given["device"])
+    values = beginning.toggles
+    refused = not_applied(values, has_cuda=device == "cuda")
+    folder = given["checkpoints"]
+    return TrainConfig(
+        preset=beginning.preset,
+        topology=topology,
+        toggles=honoured(values, refused),
+        refused=refused,
+        num_steps=beginning.num_steps,
+        seed=beginning.seed,
+        device=device,
+        # A role that feeds a GPU has no host work worth splitting, and eight spinning threads took 3 cores of it.
+        num_threads=given["threads"] or (1 if device == "cuda" else num_threads),
+        cache=given["cache"] or _default_cache(),
+        log_every=given["log_every"],
+        host=find_host(os.environ),
+        checkpoints=CheckpointPlan(folder=folder, every=given["save_every"], keep=given["keep"]) if folder else None,
+        resume_from=beginning.resume_from,
+        start_step=beginning.start_step,
+        warm_start=beginning.warm_start,
+        tensorboard=given["tensorboard"],
+        fault=given["fault"],
     )
 
 
-def _set_thread_variables(num_threads: int) -> None:
+def _set_thread_variables(num_threads: int, *, is_alone: bool) -> None:
     """
     Before torch is imported, and inherited by every worker.
 
@@ -112,8 +90,9 @@ def _set_thread_variables(num_threads: int) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # Inductor's pool of compile workers starts with its import, and would outlive a role that is killed.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    # One host: gloo must not depend on how this host's name resolves.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    if is_alone:
+        # gloo must not depend on how this host's name resolves.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 
 def _num_cores() -> int:
@@ -138,11 +117,14 @@ def _default_cache() -> Path:
     return Path(platformdirs.user_cache_dir("flashprof"))
 
 
-def _announce(config: TrainConfig, shape: Topology) -> None:
+def _announce(config: TrainConfig) -> None:
     toggles_text = format_toggles(config.toggles, REGISTRY)
+    hosts = f" host={config.host.rank + 1}/{config.host.num_hosts}" if config.host.num_hosts > 1 else ""
     click.echo(
-        f"preset={config.preset.name} topology={shape} device={config.device} threads={config.num_threads} "
-        f"seed={config.seed} toggles={toggles_text}"
+        f"preset={config.preset.name} topology={config.topology}{hosts} device={config.device} "
+        f"threads={config.num_threads} seed={config.seed} toggles={toggles_text}"
     )
     for name, reason in config.refused.items():
         click.echo(f"toggle {name} is not applied: {reason}")
+    if config.resume_from is not None:
+        click.echo(f"resuming after step {config.start_step:,} from {config.resume_from}")

@@ -10,9 +10,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-SCHEMA = pa.schema([("input_ids", pa.list_(pa.int32())), ("loss_mask", pa.list_(pa.uint8())), ("length", pa.int32())])
+SCHEMA = pa.schema(
+    [
+        ("input_ids", pa.list_(pa.int32())),
+        ("loss_mask", pa.list_(pa.uint8())),
+        ("length", pa.int32()),
+        ("first_supervised", pa.int32()),
+    ]
+)
 """The mask is a byte a token and not Arrow's bit a token: it is then viewed by numpy without unpacking."""
 NUM_ROWS_A_BLOCK = 1024
+NEVER = np.iinfo(np.int32).max
+"""`first_supervised` of a sample that has nothing to learn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +31,14 @@ class Row:
     input_ids_S: NDArray[np.int32]
     loss_mask_S: NDArray[np.uint8]
     """1 where the token is supervised."""
+    where: str = ""
+    """File and line that it came from, for messages."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedSource:
-    """A source's samples on their way to the file."""
-
-    vocab_size: int
-    mask_token_id: int
-    rows: Iterable[Row]
+    @property
+    def first_supervised(self) -> int:
+        """The smallest supervised position from 1 on (the one before could be an anchor), or `NEVER`."""
+        later = np.flatnonzero(self.loss_mask_S[1:])
+        return int(later[0]) + 1 if len(later) else NEVER
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> int:
@@ -53,6 +61,7 @@ def _to_arrow(rows: list[Row]) -> pa.RecordBatch:
         [row.input_ids_S for row in rows],
         [row.loss_mask_S for row in rows],
         [len(row.input_ids_S) for row in rows],
+        [row.first_supervised for row in rows],
     )
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.record_batch(arrays, schema=SCHEMA)

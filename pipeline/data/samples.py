@@ -3,6 +3,7 @@ The Arrow data set: built once into a cache folder, afterwards memory-mapped and
 
 History of the builder, which is part of the cache's key
     1  2026-11  stdlib and dialogues; input_ids int32, loss_mask uint8, length int32
+    2  2026-11  files; first_supervised int32; any target's tokenizer; what was dropped is counted
 """
 
 from __future__ import annotations
@@ -11,37 +12,32 @@ import functools
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import datasets
 import numpy as np
 from numpy.typing import NDArray
 
-from flashprof.contracts.errors import ToolError, UnknownNameError, UsageError
-from pipeline.data.arrow import EncodedSource, Row, write_rows
+from flashprof.contracts.errors import UnknownNameError, UsageError
+from pipeline.data.arrow import Row, write_rows
 from pipeline.data.build_cache import open_or_build
-from pipeline.data.corpus import stdlib_documents
-from pipeline.data.dialogues import encode_dialogues, read_conversations
-from pipeline.data.progress import stage
-from pipeline.data.smollm2 import MASK_TOKEN_ID, VOCAB_SIZE, ensure_smollm2, load_smollm2_tokenizer
-from pipeline.data.tokenizer import MASK_ID, encode_texts, save_tokenizer, train_bpe
+from pipeline.data.chat import Dropped
+from pipeline.data.shards import find_shards, fingerprint
+from pipeline.data.sources import SOURCES, BuildJob, EncodedSource
+from pipeline.data.split import Split, split_samples
+from pipeline.data.vocabulary import target_identity
+from pipeline.presets import Preset
 
-BUILDER_VERSION = 1
+BUILDER_VERSION = 2
 ROWS_FILE = "samples.arrow"
 INFO_FILE = "info.json"
-TOKENIZER_FILE = "tokenizer.json"
 SHORTEST_MAX_LENGTH = 32
 """Two draft blocks of 16: below it a sample has no room for a prompt and one block."""
-MAX_STDLIB_BYTES = 16 * 2**20
-"""Above the 11 MB that a CPython 3.11 has, so that a larger library does not make the start much slower."""
-STDLIB_BYTES_A_TOKEN = 3.4
-"""Measured on CPython 3.11 with 4,096 tokens; it only sets how long the pieces are cut."""
-BPE_STRIDE = 6
-"""Every sixth document trains the BPE: 0.5 s instead of 3.4 s, for 2 % more tokens."""
-UNSUPERVISED_SHARE = 4
-"""The first quarter of a stdlib sample stands for the prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +45,13 @@ class SampleInfo:
     """What a trainer needs to know of a data set before it reads a sample."""
 
     source: str
+    """`stdlib`, `dialogues`, or the path of the file."""
     num_samples: int
     vocab_size: int
     mask_token_id: int
     """A token that no sample contains."""
+    dropped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Why samples were left out when the data set was built, and how many for each reason."""
     cache_path: Path
     """The folder with the Arrow file and, for `stdlib`, `tokenizer.json`."""
 
@@ -62,97 +61,139 @@ class Samples:
     """A memory-mapped data set, and its description."""
 
     dataset: datasets.Dataset
-    """Columns `input_ids` (int32), `loss_mask` (uint8, 1 = supervised), `length` (int32)."""
+    """Columns `input_ids` (int32), `loss_mask` (uint8, 1 = supervised), `length`, `first_supervised` (int32)."""
     info: SampleInfo
 
     @property
     def lengths_N(self) -> NDArray[np.int64]:
         """Every sample's length, tokens; reads that one column only."""
-        return np.asarray(self.dataset.data.column("length").to_numpy(), dtype=np.int64)
+        return self._column("length")
+
+    @property
+    def first_supervised_N(self) -> NDArray[np.int64]:
+        """Every sample's smallest supervised position from 1 on; `arrow.NEVER` if there is none."""
+        return self._column("first_supervised")
+
+    def split(self, *, block_size: int, held_out_share: float) -> Split:
+        """
+        Samples to train on, samples that are held out, and how many have no valid anchor.
+
+        Args:
+            block_size: Tokens of a draft block, the anchor among them.
+            held_out_share: From 0 to below 1.
+
+        Raises:
+            UsageError: The share is not one, or nothing is left to train on.
+        """
+        return split_samples(
+            self.lengths_N, self.first_supervised_N, block_size=block_size, held_out_share=held_out_share
+        )
+
+    def _column(self, name: str) -> NDArray[np.int64]:
+        return np.asarray(self.dataset.data.column(name).to_numpy(), dtype=np.int64)
 
 
-def open_samples(source: str, *, cache: Path, vocab_size: int, max_length: int) -> Samples:
+def open_samples(preset: Preset, *, cache: Path) -> Samples:
     """
-    Open a data set; the first time, build it.
+    Open the preset's data set for the preset's target; the first time, build it.
 
     Args:
-        source: `stdlib` (Python's own library, own BPE) or `dialogues` (real ones, for SmolLM2).
+        preset: Its `data` says which text and how long, its `target` which tokens.
         cache: Folder for everything that is built once; several processes may share it and race for it.
-        vocab_size: Size of the BPE that is trained for `stdlib`; 49,152 for `dialogues`.
-        max_length: Tokens; longer samples are cut there.
 
     Raises:
-        UnknownNameError: There is no such source.
-        UsageError: A size that does not fit the source, or the extra `smollm2` is not installed.
-        ToolError: The disk is full, the cache cannot be written, or there is no text.
+        UnknownNameError: There is no such source of data, or of the target.
+        UsageError: Data and target do not fit, no mask token is known, nothing is left to train on, or an optional
+            package is not installed.
+        FormatError: A file cannot be used; names the line or row.
+        ToolError: The disk is full, or the cache cannot be written.
     """
-    if source not in SOURCES:
-        raise UnknownNameError("data source", source, SOURCES)
-    if max_length < SHORTEST_MAX_LENGTH:
+    data = preset.data
+    if data.source not in SOURCES:
+        raise UnknownNameError("data source", data.source, SOURCES)
+    if data.max_length < SHORTEST_MAX_LENGTH:
         raise UsageError(
             "samples this short cannot hold a prompt and a draft block",
-            offered=f"max_length={max_length}",
+            offered=f"max_length={data.max_length}",
             allowed=f"{SHORTEST_MAX_LENGTH} or more",
         )
-    folder = cache / "samples" / f"{source}-{_key(source, vocab_size, max_length)}"
-    build = functools.partial(_build, source=source, cache=cache, vocab_size=vocab_size, max_length=max_length)
-    open_or_build(folder, build, what=f"samples of {source}")
-    info = SampleInfo(**json.loads((folder / INFO_FILE).read_text(encoding="utf-8")), cache_path=folder)
-    return Samples(datasets.Dataset.from_file(str(folder / ROWS_FILE)), info)
+    shards = find_shards(_data_path(preset)) if data.source == "file" else ()
+    name = data.path if shards else data.source
+    folder = cache / "samples" / f"{data.source}-{_key(preset, shards)}"
+    build = functools.partial(_build, preset=preset, cache=cache, shards=shards)
+    open_or_build(folder, build, what=f"samples of {name}")
+    info = json.loads((folder / INFO_FILE).read_text(encoding="utf-8"))
+    return Samples(
+        datasets.Dataset.from_file(str(folder / ROWS_FILE)), SampleInfo(**info, source=name, cache_path=folder)
+    )
 
 
-def _key(source: str, vocab_size: int, max_length: int) -> str:
-    # Another Python has another library. Not `hash()`: it differs from process to process.
-    facts = [BUILDER_VERSION, source, vocab_size, max_length, platform.python_version() if source == "stdlib" else ""]
-    return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
+def _data_path(preset: Preset) -> Path:
+    if not preset.data.path:
+        raise UsageError(
+            "the data source 'file' needs a path", allowed="a file or a folder", next_command="--data PATH"
+        )
+    return Path(preset.data.path)
 
 
-def _build(folder: Path, *, source: str, cache: Path, vocab_size: int, max_length: int) -> None:
-    encoded = SOURCES[source](folder, cache, vocab_size, max_length)
-    num_samples = write_rows(folder / ROWS_FILE, encoded.rows)
+def _key(preset: Preset, shards: tuple[Path, ...]) -> str:
+    """Everything that decides what a built sample holds; not `hash()`, which differs from process to process."""
+    source = preset.data.source
+    facts: list[Any] = [
+        BUILDER_VERSION,
+        source,
+        preset.data.max_length,
+        target_identity(preset.target),
+        fingerprint(shards),
+        # Another Python has another library.
+        platform.python_version() if source == "stdlib" else "",
+    ]
+    return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
+
+
+def _build(folder: Path, *, preset: Preset, cache: Path, shards: tuple[Path, ...]) -> None:
+    source = preset.data.source
+    encoded = SOURCES[source](BuildJob(preset=preset, cache=cache, folder=folder, shards=shards))
+    dropped: Counter[str] = Counter()
+    num_samples = write_rows(folder / ROWS_FILE, _kept(encoded, dropped))
     if num_samples == 0:
-        raise ToolError(f"the data source {source!r} has no text on this machine", where=str(folder))
+        raise UsageError(
+            f"there is no sample in {preset.data.path or source}",
+            offered="; ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "no text",
+            allowed="a sample with at least one supervised token",
+        )
     info = {
-        "source": source,
         "num_samples": num_samples,
         "vocab_size": encoded.vocab_size,
         "mask_token_id": encoded.mask_token_id,
+        "dropped": dropped,
     }
     (folder / INFO_FILE).write_text(json.dumps(info), encoding="utf-8")
 
 
-def _encode_stdlib(folder: Path, _cache: Path, vocab_size: int, max_length: int) -> EncodedSource:
-    longest_bytes = int(STDLIB_BYTES_A_TOKEN * max_length)
-    documents = list(stdlib_documents(MAX_STDLIB_BYTES, longest_bytes=longest_bytes))
-    tokenizer = train_bpe(stage(documents[::BPE_STRIDE], f"training a BPE of {vocab_size:,} tokens"), vocab_size)
-    save_tokenizer(tokenizer, folder / TOKENIZER_FILE)
-
-    def rows() -> Iterator[Row]:
-        label = f"encoding {len(documents):,} documents of Python's library"
-        for ids_S in encode_texts(tokenizer, stage(documents, label, total=len(documents))):
-            cut_S = ids_S[:max_length]
-            loss_mask_S = np.ones(len(cut_S), dtype=np.uint8)
-            loss_mask_S[: len(cut_S) // UNSUPERVISED_SHARE] = 0
-            yield Row(cut_S, loss_mask_S)
-
-    return EncodedSource(vocab_size=tokenizer.get_vocab_size(), mask_token_id=MASK_ID, rows=rows())
+def _kept(encoded: EncodedSource, dropped: Counter[str]) -> Iterator[Row]:
+    for row in encoded.rows:
+        if isinstance(row, Dropped):
+            dropped[row.value] += 1
+        else:
+            _check_ids(row, encoded)
+            yield row
 
 
-def _encode_dialogues(_folder: Path, cache: Path, vocab_size: int, max_length: int) -> EncodedSource:
-    if vocab_size != VOCAB_SIZE:
+def _check_ids(row: Row, encoded: EncodedSource) -> None:
+    if encoded.mask_token_id in row.input_ids_S:
         raise UsageError(
-            "dialogues are encoded with SmolLM2's own tokenizer",
-            offered=f"vocab_size={vocab_size}",
-            allowed=f"vocab_size={VOCAB_SIZE}",
+            "a sample contains the mask token, which would then also stand for itself",
+            where=row.where or None,
+            offered=f"mask token {encoded.mask_token_id}",
+            allowed="an id that no sample contains",
+            next_command="--mask-token-id ID",
         )
-    conversations = read_conversations()
-    tokenizer = load_smollm2_tokenizer(ensure_smollm2(cache))
-    label = f"encoding {len(conversations):,} dialogues"
-    rows = encode_dialogues(tokenizer, stage(conversations, label, total=len(conversations)), max_length=max_length)
-    return EncodedSource(vocab_size=VOCAB_SIZE, mask_token_id=MASK_TOKEN_ID, rows=rows)
-
-
-SOURCES: dict[str, Callable[[Path, Path, int, int], EncodedSource]] = {
-    "stdlib": _encode_stdlib,
-    "dialogues": _encode_dialogues,
-}
+    largest = int(row.input_ids_S.max(initial=0))
+    if largest >= encoded.vocab_size:
+        raise UsageError(
+            "the tokenizer makes ids that the target has no embedding for",
+            where=row.where or None,
+            offered=str(largest),
+            allowed=f"at most {encoded.vocab_size - 1:,}, by vocab_size in config.json",
+        )

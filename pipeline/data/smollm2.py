@@ -3,7 +3,7 @@ The real target: SmolLM2-135M-Instruct, out of a PyPI package and converted once
 
 The mask token is `<empty_output>`, id 16: one of ten special tokens (ids 5 and 7 to 16 but for rounding) whose
 embeddings are the same vector, which means that pre-training never moved them. The chat template does not
-use it, and `encode_dialogues` drops a conversation that spells a special token.
+use it, and `ChatEncoder` drops a conversation that spells a special token.
 
 Version history of the converted folder
     1  2026-11  bfloat16 safetensors, tokenizer, chat template
@@ -13,14 +13,11 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flashprof.contracts.errors import ToolError, UsageError
 from pipeline.data.build_cache import open_or_build
 from pipeline.data.progress import quiet_bars, say
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 CONVERTER_VERSION = 1
 VOCAB_SIZE = 49_152
@@ -57,14 +54,6 @@ def ensure_smollm2(cache: Path) -> Path:
     """
     folder = cache / "models" / f"smollm2-135m-instruct-v{CONVERTER_VERSION}"
     return open_or_build(folder, _convert, what="SmolLM2-135M-Instruct")
-
-
-def load_smollm2_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in a folder that `ensure_smollm2` returned, with the model's chat template."""
-    from transformers import AutoTokenizer
-
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    return tokenizer
 
 
 def _convert(folder: Path) -> None:

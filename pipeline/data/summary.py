@@ -10,27 +10,44 @@ from numpy.typing import NDArray
 
 from pipeline.data.batches import BatchPlan
 from pipeline.data.samples import SampleInfo
+from pipeline.data.split import Split
 
 
 def startup_lines(
-    info: SampleInfo, lengths_N: NDArray[np.integer], plans: Sequence[BatchPlan], bounds: Sequence[int]
+    info: SampleInfo,
+    lengths_N: NDArray[np.integer],
+    split: Split,
+    plans: Sequence[BatchPlan],
+    bounds: Sequence[int],
 ) -> list[str]:
     """
-    The data set, an epoch's batches, and each length bucket's share of them, ready to print.
+    The data set, its split, an epoch's batches, and each length bucket's share of them, ready to print.
 
     Args:
         info: Of the data set that was opened.
-        lengths_N: Tokens.
-        plans: One epoch, not empty.
+        lengths_N: Tokens, of all samples.
+        split: Of the same samples.
+        plans: One epoch of `split.train_N`, not empty.
         bounds: The buckets' upper bounds, inclusive.
     """
     sizes = [len(plan.indices) for plan in plans]
     average = sum(sizes) / len(sizes)
-    head = [
+    num_shapes = len({(plan.num_rows, plan.padded_length) for plan in plans})
+    no_anchor = f"{split.num_skipped:,} skipped (no valid anchor)"
+    return [
         f"{info.num_samples:,} samples loaded from {info.source} (Arrow-backed, lazy): {int(lengths_N.sum()):,} tokens",
+        *(f"  left out when it was built: {num:,} that {reason}" for reason, num in info.dropped.items()),
+        f"{len(split.train_N):,} to train on, {len(split.held_out_N):,} held out, {no_anchor}",
         f"{len(plans):,} batches per epoch; samples a batch: min {min(sizes)}, max {max(sizes)}, avg {average:.1f}",
+        f"{num_shapes} batch shapes; {100 * padding_share(lengths_N, plans):.1f} % padding",
+        *_bucket_lines(plans, bounds),
     ]
-    return head + _bucket_lines(plans, bounds)
+
+
+def padding_share(lengths_N: NDArray[np.integer], plans: Sequence[BatchPlan]) -> float:
+    """The part of the batches' positions that holds no token, empty rows included."""
+    num_tokens = sum(int(lengths_N[list(plan.indices)].sum()) for plan in plans)
+    return 1 - num_tokens / sum(plan.num_rows * plan.padded_length for plan in plans)
 
 
 def _bucket_lines(plans: Sequence[BatchPlan], bounds: Sequence[int]) -> list[str]:

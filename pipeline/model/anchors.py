@@ -25,7 +25,7 @@ class Anchors:
 
 def document_ids(lengths: list[int], padded_length: int) -> Tensor:
     """
-    The document of each position of a packed row.
+    The document of each position of a packed row, made by whole-tensor operations (toggle `docids`).
 
     Args:
         lengths: Tokens of each document, in order.
@@ -38,6 +38,12 @@ def document_ids(lengths: list[int], padded_length: int) -> Tensor:
     document_T = torch.full((padded_length,), -1, dtype=torch.int64)
     document_T[: int(lengths_D.sum())] = torch.repeat_interleave(torch.arange(len(lengths)), lengths_D)
     return document_T
+
+
+def document_ids_by_position(lengths: list[int], padded_length: int) -> Tensor:
+    """The same as `document_ids` with one Python object a position, which is what the toggle `docids` saves."""
+    documents = [document for document, length in enumerate(lengths) for _ in range(length)]
+    return torch.tensor(documents + [-1] * (padded_length - len(documents)))
 
 
 def valid_anchors(document_T: Tensor, loss_mask_T: Tensor, block_size: int) -> Tensor:

@@ -1,35 +1,130 @@
 """
-The frozen target: a causal LM of transformers whose hidden states are tapped by hooks; no logits are computed.
+The frozen target, a causal LM of transformers: its config, its weights, and what it means for a drafter.
 
-Shapes: B samples, S padded length, T packed length, F tapped layers × hidden size.
+Where the model is the user's own folder, everything that can be wrong with it is found from the config, before any
+worker has started: `load_target_config` builds the architecture without its weights, in milliseconds.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from flashprof.contracts.errors import UsageError
 from pipeline.model.drafter import DrafterShape, tap_layers
 from pipeline.presets import Preset
 
 TARGET_SEED = 20261129
 """Every process builds the same random target from this; it is not the run's seed."""
 
+ALLOWED = "a folder that `save_pretrained` wrote, of a causal LM whose layers are at `model.layers` (Qwen3, Llama, …)"
+
+
+def load_target_config(preset: Preset, cache: Path) -> Any:
+    """
+    The transformers config of the preset's target, without its weights.
+
+    Raises:
+        UsageError: The preset's folder holds no model that can be a target.
+    """
+    if preset.target.source == "random":
+        return _random_config(preset)
+    if preset.target.source == "folder":
+        return _folder_config(Path(preset.target.path))
+    from transformers import AutoConfig
+
+    from pipeline.data.smollm2 import ensure_smollm2
+
+    return AutoConfig.from_pretrained(ensure_smollm2(cache), local_files_only=True)
+
 
 def load_target(preset: Preset, cache: Path) -> nn.Module:
-    """The preset's target on the CPU, frozen, in eval mode: float32, or bfloat16 where it was trained in that."""
-    model = _load_smollm2(cache) if preset.target.source == "smollm2" else _random_qwen3(preset)
+    """
+    The preset's target on the CPU, frozen, in eval mode, in the type it was saved in; a random one is float32.
+
+    Raises:
+        UsageError: The preset's folder holds no model that can be a target, or not all of its weights.
+    """
+    if preset.target.source == "random":
+        model = _random_model(_random_config(preset))
+    elif preset.target.source == "folder":
+        model = _folder_model(Path(preset.target.path))
+    else:
+        model = _smollm2_model(cache)
     return model.requires_grad_(requires_grad=False).eval()
 
 
-def _random_qwen3(preset: Preset) -> nn.Module:
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+def target_layer_ids(preset: Preset, config: Any) -> tuple[int, ...]:
+    """
+    The target layers that a drafter reads: the preset's, or as many as the drafter has, evenly spaced.
+
+    Raises:
+        UsageError: The target has no such layers. Its last layer is not offered: what transformers lists behind it has
+            been normalised, and engines do not agree which of the two they hand to a drafter.
+    """
+    plan, num_layers = preset.drafter, config.get_text_config().num_hidden_layers
+    layer_ids = plan.tapped_layers or tap_layers(num_layers, len(plan.layer_types))
+    is_ascending = all(earlier < later for earlier, later in pairwise(layer_ids))
+    if not is_ascending or layer_ids[0] < 0 or layer_ids[-1] > num_layers - 2:
+        raise UsageError(
+            f"the target has {num_layers} layers; a drafter cannot read these {len(layer_ids)} of them",
+            offered=", ".join(map(str, layer_ids)),
+            allowed=f"distinct layers in ascending order, from 0 to {num_layers - 2}",
+        )
+    return layer_ids
+
+
+def drafter_shape(config: Any, *, num_layers: int, num_taps: int) -> DrafterShape:
+    """
+    A drafter as wide as the target with this transformers config.
+
+    Raises:
+        UsageError: The target's rotary embedding is one that the drafter does not have.
+    """
+    text = config.get_text_config()
+    return DrafterShape(
+        hidden_size=text.hidden_size,
+        num_heads=text.num_attention_heads,
+        num_kv_heads=getattr(text, "num_key_value_heads", None) or text.num_attention_heads,
+        head_dim=getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
+        intermediate_size=text.intermediate_size,
+        num_layers=num_layers,
+        num_taps=num_taps,
+        rms_norm_eps=getattr(text, "rms_norm_eps", DrafterShape.rms_norm_eps),
+        rope_theta=_rope_theta(text),
+    )
+
+
+def _rope_theta(config: Any) -> float:
+    """The base of plain rotary embedding. An engine takes the target's for the drafter, so it has to be plain there."""
+    rope = getattr(config, "rope_parameters", None) or {"rope_theta": getattr(config, "rope_theta", None)}
+    # One dict a kind of layer, where they differ (Gemma 3).
+    variants = [one for one in rope.values() if isinstance(one, dict)] or [rope]
+    thetas = {one.get("rope_theta") for one in variants}
+    is_plain = all(
+        one.get("rope_type", "default") == "default" and one.get("partial_rotary_factor", 1.0) == 1.0
+        for one in variants
+    )
+    if not is_plain or len(thetas) > 1 or None in thetas:
+        raise UsageError(
+            f"the target's rotary embedding ({config.model_type}) is one that the drafter does not have",
+            offered=str(rope),
+            allowed="rope_type `default` with one rope_theta for all layers, on whole heads",
+        )
+    (theta,) = thetas
+    return float(theta)
+
+
+def _random_config(preset: Preset) -> Any:
+    from transformers import Qwen3Config
 
     plan = preset.target
-    config = Qwen3Config(
+    return Qwen3Config(
         hidden_size=plan.hidden_size,
         num_hidden_layers=plan.num_layers,
         num_attention_heads=plan.num_heads,
@@ -42,12 +137,17 @@ def _random_qwen3(preset: Preset) -> nn.Module:
         # transformers' 0.02 leaves a narrow random head with logits of 0.2: nothing that a drafter could sharpen.
         initializer_range=plan.hidden_size**-0.5,
     )
+
+
+def _random_model(config: Any) -> nn.Module:
+    from transformers import Qwen3ForCausalLM
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(TARGET_SEED)
         return Qwen3ForCausalLM(config)
 
 
-def _load_smollm2(cache: Path) -> nn.Module:
+def _smollm2_model(cache: Path) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     from pipeline.data.progress import quiet_bars
@@ -60,62 +160,48 @@ def _load_smollm2(cache: Path) -> nn.Module:
     return model
 
 
-def drafter_shape(config: Any, *, num_layers: int) -> DrafterShape:
-    """A drafter as wide as the target with this transformers config; it taps as many layers as it has."""
-    rope = getattr(config, "rope_parameters", None) or {}
-    return DrafterShape(
-        hidden_size=config.hidden_size,
-        num_heads=config.num_attention_heads,
-        num_kv_heads=config.num_key_value_heads,
-        head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
-        intermediate_size=config.intermediate_size,
-        num_layers=num_layers,
-        num_taps=num_layers,
-        rms_norm_eps=config.rms_norm_eps,
-        rope_theta=rope.get("rope_theta", getattr(config, "rope_theta", 1e6)),
-    )
+def _folder_config(folder: Path) -> Any:
+    if not (folder / "config.json").is_file():
+        what = "holds no config.json" if folder.is_dir() else "does not exist"
+        raise UsageError(f"the target's folder {what}", where=str(folder), allowed=ALLOWED)
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        with torch.device("meta"):
+            skeleton: Any = AutoModelForCausalLM.from_config(config)
+    # transformers, huggingface_hub and json have a hand in it, and each raises its own.
+    except Exception as error:
+        raise _unusable(folder, f"transformers cannot build it: {_in_one_line(error)}") from error
+    if not isinstance(getattr(getattr(skeleton, "model", None), "layers", None), nn.ModuleList):
+        raise _unusable(folder, f"{type(skeleton).__name__} has no `model.layers`")
+    return config
 
 
-class TappedTarget:
-    """Runs the target's layers and keeps the outputs of the tapped ones."""
+def _folder_model(folder: Path) -> nn.Module:
+    from transformers import AutoModelForCausalLM
 
-    def __init__(self, model: Any, *, num_taps: int) -> None:
-        self._backbone = model.model
-        self._taps: dict[int, Tensor] = {}
-        self.layer_ids = tap_layers(model.config.num_hidden_layers, num_taps)
-        for layer_id in self.layer_ids:
-            self._backbone.layers[layer_id].register_forward_hook(self._keep(layer_id))
+    from pipeline.data.progress import quiet_bars
 
-    @torch.no_grad()
-    def forward(self, input_ids_BS: Tensor) -> list[Tensor]:
-        """
-        Hidden states `[B, S, D]` of the tapped layers, in layer order.
-
-        Samples are padded on the right and attention is causal, so padding cannot reach a real token: no mask is
-        needed.
-        """
-        self._backbone(input_ids=input_ids_BS, use_cache=False)
-        return [self._taps.pop(layer_id) for layer_id in self.layer_ids]
-
-    def _keep(self, layer_id: int) -> Any:
-        def hook(module: nn.Module, arguments: Any, output: Any) -> None:
-            del module, arguments
-            self._taps[layer_id] = output[0] if isinstance(output, tuple) else output
-
-        return hook
+    _folder_config(folder)
+    try:
+        with quiet_bars():
+            model, report = AutoModelForCausalLM.from_pretrained(
+                folder, dtype="auto", local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True
+            )
+    except Exception as error:
+        raise _unusable(folder, f"its weights cannot be loaded: {_in_one_line(error)}") from error
+    # transformers fills what is missing with random numbers and only warns.
+    unfit = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
+    if unfit:
+        raise _unusable(folder, f"{len(unfit)} of its weights are missing or of another shape, such as {unfit[0]}")
+    loaded: nn.Module = model
+    return loaded
 
 
-def pack(states_BSD: list[Tensor], keep_T: Tensor, padded_length: int) -> Tensor:
-    """
-    Drop the padding between samples and join the taps.
+def _unusable(folder: Path, reason: str) -> UsageError:
+    return UsageError(f"the model in the target's folder cannot be used: {reason}", where=str(folder), allowed=ALLOWED)
 
-    Args:
-        states_BSD: Tapped hidden states.
-        keep_T: int64, flat positions of the real tokens in `[B·S]`.
-        padded_length: Length of the packed row; what lies past the real tokens is 0.
 
-    Returns:
-        `hidden_TF`.
-    """
-    joined = torch.cat([state.flatten(0, 1)[keep_T] for state in states_BSD], dim=-1)
-    return nn.functional.pad(joined, (0, 0, 0, padded_length - keep_T.numel()))
+def _in_one_line(error: Exception) -> str:
+    return shorten(str(error) or type(error).__name__, 300, placeholder=" …")

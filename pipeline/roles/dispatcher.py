@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import count
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -12,62 +13,84 @@ from typing import Any
 import numpy as np
 
 from flashprof.contracts.control import Command, CommandName
+from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import WAIT, Emitter
 from pipeline.config import TrainConfig
-from pipeline.data.batches import BatchPlan, collate, plan_epoch
-from pipeline.data.samples import Samples
+from pipeline.data.batches import BatchPlan, collate
+from pipeline.log_output import say
 from pipeline.toggles import hot_changes
-from pipeline.transport.messages import WorkItem
-from pipeline.transport.queue import HiddenStateQueue, issue_order
+from pipeline.transport.messages import Order, WorkItem
 
 LOOK_S = 0.25
 """How often a dispatcher that waits for a target looks for signals and dead workers."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """Whom the dispatcher talks to."""
+
+    targets: list[Connection]
+    """They ask for work here and get it."""
+    drafters: list[Connection]
+    """Each says here how many steps it has behind it when it has ended."""
+    orders: Connection
+    """To this host's first drafter."""
+    should_stop: Callable[[], bool]
+    """Whether a signal asks for the end of the run."""
+    check_workers: Callable[[], None]
+    """Raises when one has died."""
+
+
 class Dispatcher:
-    """Runs in the main process; `run` returns the first step that was not dispatched."""
+    """Runs in the main process of each host."""
 
     def __init__(
-        self,
-        config: TrainConfig,
-        samples: Samples,
-        emitter: Emitter,
-        *,
-        target_pipes: list[Connection],
-        queues: Sequence[HiddenStateQueue],
-        should_stop: Callable[[], bool],
-        check_workers: Callable[[], None],
+        self, config: TrainConfig, dataset: Any, batches: Iterator[BatchPlan], emitter: Emitter, lines: Lines
     ) -> None:
+        """*batches* are those of all hosts, in order, from the run's first step on."""
         self._config = config
-        self._samples = samples
+        self._dataset = dataset
+        self._batches = batches
         self._emitter = emitter
-        self._target_pipes = target_pipes
-        self._queues = queues
+        self._lines = lines
         self._idle: deque[Connection] = deque()
-        self._should_stop = should_stop
-        self._check_workers = check_workers
-        self._stopping = False
+        self._toggles: ToggleValues = dict(config.toggles)
+        self._stop_is_ordered = False
+        self._num_steps_done: int | None = None
 
     def run(self) -> int:
-        """Dispatch until the steps are done, a signal came, or the control channel says stop."""
-        batches = self._batches()
-        for step in count():
-            if step == self._config.num_steps and self._config.num_steps:
-                return step
+        """
+        Hand out work until a drafter says that it has ended; returns the steps that the run has behind it.
+
+        It ends when the steps are done, and when all drafters have agreed on a stop: until then they may wait for a
+        step that others have begun, so work is handed out.
+        """
+        config = self._config
+        steps = range(config.start_step, config.num_steps) if config.num_steps else count(config.start_step)
+        for step in steps:
             items = []
-            for drafter in range(self._config.topology.num_drafters):
+            for drafter, part, plan in self._deal():
                 with self._emitter.span("batch"):
-                    item = self._make_item(step, drafter, next(batches))
-                # A step that one drafter has is finished: alone, that drafter would wait for its peers for ever.
-                if not self._hand_out(item, may_stop=not items):
-                    return step
+                    item = self._make_item(plan, step=step, drafter=drafter, part=part)
+                if not self._hand_out(item):
+                    return self._wait_for_end()
                 items.append(item)
             self._end_step(step, items)
-        raise AssertionError("unreachable: count() does not end")
+        return self._wait_for_end()
 
-    def _hand_out(self, item: WorkItem, *, may_stop: bool) -> bool:
-        """Give *item* to a target; False when the run is to stop before its step."""
-        while (target := self._next_target(item.step, may_stop=may_stop)) is not None:
+    def _deal(self) -> Iterator[tuple[int, int, BatchPlan]]:
+        """The next step's batches for this host: `(drafter, part, plan)`. Every host deals alike and takes its own."""
+        num_drafters = self._config.topology.num_drafters
+        host = self._config.host
+        for rank in range(host.num_hosts * num_drafters):
+            for part in range(self._config.preset.recipe.accumulate):
+                plan = next(self._batches)
+                if rank // num_drafters == host.rank:
+                    yield rank % num_drafters, part, plan
+
+    def _hand_out(self, item: WorkItem) -> bool:
+        """Give *item* to a target; False when the run has ended."""
+        while (target := self._next_target(item.step)) is not None:
             with self._emitter.span("send"):
                 try:
                     target.send(item)
@@ -78,40 +101,69 @@ class Dispatcher:
                     return True
         return False
 
-    def _next_target(self, step: int, *, may_stop: bool) -> Connection | None:
-        """A target that has asked for work; None when the run is to stop before *step*."""
+    def _next_target(self, step: int) -> Connection | None:
+        """A target that has asked for work; None when the run has ended."""
         while True:
-            with self._emitter.span("control"):
-                self._obey(self._emitter.poll_commands(), step)
-                self._check_workers()
-            if may_stop and (self._stopping or self._should_stop()):
+            self._look_around(step)
+            if self._num_steps_done is not None:
                 return None
             if self._idle:
                 return self._idle.popleft()
             with self._emitter.span("wait_targets", WAIT):
-                ready = wait(self._target_pipes, LOOK_S)
+                ready = wait([*self._lines.targets, *self._lines.drafters], LOOK_S)
             for pipe in ready:
-                assert isinstance(pipe, Connection)
-                self._take_request(pipe)
+                if pipe in self._lines.targets:
+                    self._take_request(pipe)
 
-    def _obey(self, commands: Sequence[Command], step: int) -> None:
-        """Stop is obeyed here; the rest goes to the drafters, past the queue."""
+    def _wait_for_end(self) -> int:
+        while self._num_steps_done is None:
+            self._look_around(self._config.num_steps)
+            with self._emitter.span("wait_drafters", WAIT):
+                wait(self._lines.drafters, LOOK_S)
+        return self._num_steps_done
+
+    def _look_around(self, step: int) -> None:
+        with self._emitter.span("control"):
+            # One coordinator: hosts may share the folder that commands come from.
+            if self._config.host.rank == 0:
+                self._obey(self._emitter.poll_commands(), step)
+            if self._lines.should_stop() and not self._stop_is_ordered:
+                say("asked to stop: the step that is under way is the last")
+                self._order_stop()
+            for pipe in list(self._lines.drafters):
+                if pipe.poll():
+                    self._take_end(pipe)
+            if self._num_steps_done is None:
+                self._lines.check_workers()
+
+    def _obey(self, commands: list[Command], step: int) -> None:
+        """Stop is acknowledged here; the rest goes to the drafters, past the queue."""
         for command in commands:
             if command.name is CommandName.STOP:
-                self._stopping = True
                 self._emitter.acknowledge(command, step)
-        others = [self._checked(command) for command in commands if command.name is not CommandName.STOP]
+                self._order_stop()
+        others = tuple(self._checked(command) for command in commands if command.name is not CommandName.STOP)
         if others:
-            issue_order(self._queues, others)
+            self._send_order(Order(commands=others))
+
+    def _order_stop(self) -> None:
+        self._stop_is_ordered = True
+        self._send_order(Order(stop=True))
+
+    def _send_order(self, order: Order) -> None:
+        # A drafter that has ended takes none: what it said, or `check_workers`, tells.
+        with suppress(OSError):
+            self._lines.orders.send(order)
 
     def _checked(self, command: Command) -> Command:
         """The command with only those toggles that can be set now; the acknowledgement repeats its detail."""
         if command.name is not CommandName.SET_TOGGLES:
             return command
         values, refused = hot_changes(command.detail["values"], has_cuda=self._config.device == "cuda")
+        self._toggles.update(values)
         return replace(command, detail={"values": values, "refused": refused})
 
-    def _take_request(self, pipe: Connection) -> None:
+    def _take_request(self, pipe: Any) -> None:
         try:
             pipe.recv()
         except (EOFError, OSError):
@@ -120,18 +172,26 @@ class Dispatcher:
         else:
             self._idle.append(pipe)
 
-    def _forget(self, pipe: Connection) -> None:
-        if pipe in self._target_pipes:
-            self._target_pipes.remove(pipe)
+    def _take_end(self, pipe: Connection) -> None:
+        try:
+            self._num_steps_done = pipe.recv()
+        except (EOFError, OSError):
+            self._lines.drafters.remove(pipe)
 
-    def _make_item(self, step: int, drafter: int, plan: BatchPlan) -> WorkItem:
-        batch = collate(self._samples.dataset, plan)
+    def _forget(self, pipe: Connection) -> None:
+        if pipe in self._lines.targets:
+            self._lines.targets.remove(pipe)
+
+    def _make_item(self, plan: BatchPlan, *, step: int, drafter: int, part: int) -> WorkItem:
+        batch = collate(self._dataset, plan)
         return WorkItem(
             step=step,
             drafter=drafter,
+            part=part,
             input_ids_BS=batch.input_ids_BS.numpy().astype(np.int32),
             loss_mask_BS=batch.loss_mask_BS.numpy(),
             lengths=tuple(batch.lengths_B.tolist()),
+            early_exit=bool(self._toggles["early-exit"]),
         )
 
     def _end_step(self, step: int, items: list[WorkItem]) -> None:
@@ -141,21 +201,3 @@ class Dispatcher:
             num_supervised_tokens=sum(int(item.loss_mask_BS.sum()) for item in items),
             num_padding_tokens=sum(item.num_padding_tokens for item in items),
         )
-
-    def _batches(self) -> Iterator[BatchPlan]:
-        lengths_N = self._samples.lengths_N
-        for epoch in count():
-            yield from plan_for_epoch(self._config, lengths_N, epoch)
-
-
-def plan_for_epoch(config: TrainConfig, lengths_N: Any, epoch: int) -> list[BatchPlan]:
-    """One epoch's batches, in order."""
-    data = config.preset.data
-    return plan_epoch(
-        lengths_N,
-        bounds=data.bucket_bounds,
-        token_budget=data.token_budget,
-        max_samples=data.max_samples,
-        seed=config.seed,
-        epoch=epoch,
-    )

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, replace
+
 import torch
 from torch import Tensor
 
 from flashprof.emit import WAIT, Emitter
-from pipeline.model.target import TappedTarget, load_target, pack
+from pipeline.faults import Pack, make_pack
+from pipeline.model.checksum import kept_bit_sum
+from pipeline.model.taps import TappedTarget
+from pipeline.model.target import load_target, target_layer_ids
 from pipeline.roles.worker import WorkerSeat, report_ready
+from pipeline.transport.carriers import Carrier
 from pipeline.transport.messages import HiddenStates, WorkItem
 from pipeline.transport.queue import post, receive
 
 REQUEST = "request"
 
 
+@dataclass(frozen=True)
+class Tools:
+    """What a target computes with."""
+
+    target: TappedTarget
+    carrier: Carrier
+    pack: Pack
+
+
 def run_target(seat: WorkerSeat, emitter: Emitter) -> None:
     """Serve until the dispatcher sends None."""
-    model = load_target(seat.config.preset, seat.config.cache).to(seat.device)
-    target = TappedTarget(model, num_taps=len(seat.config.preset.drafter.layer_types))
-    if seat.config.toggles["warmup"]:
-        for shape in seat.rehearsals:
-            target.forward(torch.ones(shape.num_samples, shape.padded_length, dtype=torch.int64, device=seat.device))
+    tools = _load(seat)
     report_ready(seat, emitter)
     post(seat.status, REQUEST)
     num_done = 0
@@ -32,7 +44,7 @@ def run_target(seat: WorkerSeat, emitter: Emitter) -> None:
         with emitter.span("request"):
             # Asked for before it is needed, so that the next batch is here when this one is done.
             post(seat.status, REQUEST)
-        _serve(seat, emitter, target, item)
+        _serve(seat, emitter, tools, item)
         emitter.end_step(
             num_done,
             num_tokens=item.num_tokens,
@@ -42,28 +54,48 @@ def run_target(seat: WorkerSeat, emitter: Emitter) -> None:
         num_done += 1
 
 
-def _serve(seat: WorkerSeat, emitter: Emitter, target: TappedTarget, item: WorkItem) -> None:
+def _load(seat: WorkerSeat) -> Tools:
+    config = seat.config
+    model = load_target(config.preset, config.cache).to(seat.device)
+    target = TappedTarget(model, target_layer_ids(config.preset, model.config))
+    if config.toggles["warmup"]:
+        for shape in seat.rehearsals:
+            input_ids_BS = torch.ones(shape.num_samples, shape.padded_length, dtype=torch.int64, device=seat.device)
+            target.forward(input_ids_BS, early_exit=bool(config.toggles["early-exit"]))
+    return Tools(target, seat.carrier, make_pack(config.fault, seat.device))
+
+
+def _serve(seat: WorkerSeat, emitter: Emitter, tools: Tools, item: WorkItem) -> None:
     queue = seat.queues[item.drafter]
     with emitter.span("forward", device=True):
         input_ids_BS = torch.from_numpy(item.input_ids_BS).long()
-        states_BSD = target.forward(input_ids_BS.to(seat.device, non_blocking=True))
+        states_BSD = tools.target.forward(
+            input_ids_BS.to(seat.device, non_blocking=True), early_exit=item.early_exit
+        )
     with emitter.span("pack", device=True):
-        message = _pack_message(item, input_ids_BS, states_BSD)
+        packed = _pack_message(item, input_ids_BS, states_BSD, tools.pack)
     with emitter.span("share"):
-        _share(message)
+        message = tools.carrier.pack(packed)
+    start_s = time.perf_counter()
     with emitter.span("wait_room", WAIT):
         queue.wait_for_room(item.step)
+    wait_s = time.perf_counter() - start_s
     with emitter.span("send"):
-        queue.send(message)
+        queue.send(replace(message, target_wait_s=wait_s))
 
 
-def _pack_message(item: WorkItem, input_ids_BS: Tensor, states_BSD: list[Tensor]) -> HiddenStates:
-    keep_T = kept_positions(item.lengths, input_ids_BS.shape[1])
+def _pack_message(item: WorkItem, input_ids_BS: Tensor, states_BSD: list[Tensor], pack_states: Pack) -> HiddenStates:
+    is_token_BS = real_tokens(item.lengths, *input_ids_BS.shape)
+    keep_T = torch.nonzero(is_token_BS.flatten()).squeeze(1)
     pad = (0, item.padded_row - keep_T.numel())
     loss_mask_BS = torch.from_numpy(item.loss_mask_BS)
+    device = states_BSD[0].device
     return HiddenStates(
         step=item.step,
-        hidden_TF=pack(states_BSD, keep_T.to(states_BSD[0].device, non_blocking=True), item.padded_row),
+        part=item.part,
+        hidden_TF=pack_states(states_BSD, keep_T.to(device, non_blocking=True), item.padded_row),
+        # On the stream that computes the states, before they are moved by anything: what the drafter must get.
+        checksum=checksum_states(states_BSD, is_token_BS.to(device, non_blocking=True)),
         input_ids_T=torch.nn.functional.pad(input_ids_BS.flatten()[keep_T], pad),
         loss_mask_T=torch.nn.functional.pad(loss_mask_BS.flatten()[keep_T], pad),
         lengths=item.lengths,
@@ -71,14 +103,12 @@ def _pack_message(item: WorkItem, input_ids_BS: Tensor, states_BSD: list[Tensor]
     )
 
 
-def kept_positions(lengths: tuple[int, ...], padded_length: int) -> Tensor:
-    """Flat positions of the real tokens in a right-padded `[B·S]`, int64."""
-    is_token_BS = torch.arange(padded_length) < torch.tensor(lengths)[:, None]
-    return torch.nonzero(is_token_BS.flatten()).squeeze(1)
+def real_tokens(lengths: tuple[int, ...], num_rows: int, padded_length: int) -> Tensor:
+    """Where a right-padded batch holds tokens, bool `[B, S]`; rows past the samples hold none."""
+    lengths_B = torch.tensor(lengths + (0,) * (num_rows - len(lengths)))
+    return torch.arange(padded_length) < lengths_B[:, None]
 
 
-def _share(message: HiddenStates) -> None:
-    """Move CPU tensors to shared memory here, where it is timed, and not while they are pickled."""
-    for tensor in (message.hidden_TF, message.input_ids_T, message.loss_mask_T):
-        if tensor.device.type == "cpu":
-            tensor.share_memory_()
+def checksum_states(states_BSD: list[Tensor], is_token_BS: Tensor) -> Tensor:
+    """What `bit_sum` gives for the packed row, from the states themselves: int64, a scalar on their device."""
+    return torch.stack([kept_bit_sum(state_BSD, is_token_BS) for state_BSD in states_BSD]).sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -12,14 +13,17 @@ from pathlib import Path
 
 import torch
 
+from flashprof.contracts.errors import FlashProfError
 from flashprof.emit import Emitter, connect
 from pipeline.config import TrainConfig
+from pipeline.transport.carriers import CARRIERS, Carrier
 from pipeline.transport.queue import HiddenStateQueue, QueueClosedError, post
 
 READY = "ready"
 LEFT_ALONE = 3
 """Exit status of a worker that ended because another process did; the other one is to blame."""
 PR_SET_NAME = 15
+STDERR = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,16 +39,33 @@ class WorkerSeat:
     """A worker's place in the run: who it is and whom it talks to."""
 
     role: str
-    rank: int
+    local_rank: int
+    """Within its role, on this host."""
     config: TrainConfig
     mask_token_id: int
     rehearsals: tuple[Rehearsal, ...]
     rendezvous: Path
-    """File over which drafters find each other."""
+    """File over which the drafters of one host find each other."""
+    carrier_name: str
     status: Connection
-    """To the dispatcher: `READY` once loaded; a target also asks for work here and gets it."""
+    """To the dispatcher: `READY` once loaded; a target also asks for work here, a drafter says how it ended."""
+    stderr: Connection
+    """Its standard error: the crew repeats it line by line and keeps the last ones."""
+    orders: Connection | None
+    """From the dispatcher, past the queue; only the host's first drafter has it."""
     queues: tuple[HiddenStateQueue, ...]
-    """One a drafter."""
+    """One a drafter of this host."""
+
+    @property
+    def num_of_role(self) -> int:
+        """Workers of this role on one host."""
+        topology = self.config.topology
+        return topology.num_drafters if self.role == "drafter" else topology.num_targets
+
+    @property
+    def rank(self) -> int:
+        """Within its role, over all hosts."""
+        return self.config.host.rank * self.num_of_role + self.local_rank
 
     @property
     def name(self) -> str:
@@ -53,11 +74,16 @@ class WorkerSeat:
 
     @property
     def device(self) -> torch.device:
-        """Targets take the first GPUs and drafters the next; with fewer GPUs than workers they share."""
+        """The device that the topology gives it."""
         if self.config.device == "cpu":
             return torch.device("cpu")
-        place = self.rank + (self.config.topology.num_targets if self.role == "drafter" else 0)
-        return torch.device("cuda", place % torch.cuda.device_count())
+        place = self.config.topology.place(self.role, self.local_rank, torch.cuda.device_count())
+        return torch.device("cuda", place)
+
+    @property
+    def carrier(self) -> Carrier:
+        """A fresh one for this process."""
+        return CARRIERS[self.carrier_name]()
 
 
 Body = Callable[[WorkerSeat, Emitter], None]
@@ -67,20 +93,32 @@ def run_worker(seat: WorkerSeat, body: Body) -> None:
     """Run *body* as this process's role. A peer's end is not an error here: the dispatcher reports who died."""
     # The terminal sends Ctrl-C to all processes; the dispatcher decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(seat.stderr.fileno(), STDERR)
+    seat.stderr.close()
     name_thread(seat.name)
     torch.set_num_threads(seat.config.num_threads)
     if seat.device.type == "cuda":
-        torch.cuda.set_device(seat.device)
-        torch.cuda.init()
+        _open_cuda(seat)
     emitter = connect(seat.role, seat.rank, trains=seat.role == "drafter")
     try:
         body(seat, emitter)
     except QueueClosedError as error:
         if error.args:
-            sys.stderr.write(f"{seat.name}: {error}\n")
+            sys.stderr.write(f"{error}\n")
         sys.exit(LEFT_ALONE)
+    except FlashProfError as error:
+        sys.stderr.write("\n".join(error.lines()) + "\n")
+        sys.exit(error.exit_code)
     finally:
         emitter.close()
+
+
+def _open_cuda(seat: WorkerSeat) -> None:
+    # Drafters only: targets share their memory with other processes, and growing segments are harder to share.
+    if seat.role == "drafter" and seat.config.toggles["expandable"]:
+        torch.cuda.memory._set_allocator_settings("expandable_segments:True")  # noqa: SLF001, the documented way in
+    torch.cuda.set_device(seat.device)
+    torch.cuda.init()
 
 
 def report_ready(seat: WorkerSeat, emitter: Emitter) -> None:

@@ -3,41 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from flashprof.contracts.control import Command
+from pipeline.config import HostPlace
+from pipeline.transport.messages import Order
 from pipeline.transport.queue import QueueClosedError
+
+STORE_PREFIX = "flashprof-drafters"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all drafters know after they have told each other."""
+
+    total_weight: float
+    """Loss weight of the step over all drafters and all their batches."""
+    num_tokens: int
+    """Tokens of the step over all drafters."""
+    stop: bool
+    """This step is the run's last."""
+    commands: tuple[Command, ...]
+    """To be obeyed before the next step."""
 
 
 class Peers:
-    """The data-parallel drafters; alone, every method returns at once."""
+    """The data-parallel drafters of all hosts; alone, every method returns at once."""
 
-    def __init__(self, *, rank: int, num_drafters: int, rendezvous: Path, device: torch.device) -> None:
+    def __init__(
+        self, *, rank: int, num_drafters: int, rendezvous: Path, host: HostPlace, device: torch.device
+    ) -> None:
+        """
+        Join the others.
+
+        Args:
+            rank: Over all hosts.
+            num_drafters: Over all hosts.
+            rendezvous: File over which the drafters of a host alone find each other.
+            host: Where torchrun's store is, if there are several.
+            device: Of this drafter.
+        """
+        self.rank = rank
         self.num_drafters = num_drafters
         self._counts_group: dist.ProcessGroup | None = None
         if num_drafters > 1:
             # NCCL refuses two ranks on one GPU; gloo takes any placement.
-            own_gpu_each = device.type == "cuda" and torch.cuda.device_count() >= num_drafters
-            store = dist.FileStore(str(rendezvous), num_drafters)
+            own_gpu_each = device.type == "cuda" and torch.cuda.device_count() * host.num_hosts >= num_drafters
+            store = _open_store(host, rendezvous, num_drafters)
             dist.init_process_group("nccl" if own_gpu_each else "gloo", store=store, rank=rank, world_size=num_drafters)
             # Counts stay on the host: asking the device for them would wait for it.
             self._counts_group = dist.new_group(backend="gloo")
 
-    def sum_counts(self, counts: list[float]) -> list[float]:
+    def agree(self, weight: float, num_tokens: int, order: Order) -> Agreement:
         """
-        Element-wise sum over drafters; also where they wait for the slowest.
+        Sum counts over drafters, and agree on what the dispatchers ask for; also where they wait for the slowest.
+
+        A stop is agreed when any drafter was told; commands count where drafter 0 of the first host, whose dispatcher
+        reads the control channel, was told them.
 
         Raises:
             QueueClosedError: A drafter is gone.
         """
         if self.num_drafters == 1:
-            return counts
-        summed = torch.tensor(counts, dtype=torch.float64)
-        _sum_over_drafters(summed, self._counts_group)
-        return list(summed.tolist())
+            return Agreement(weight, num_tokens, order.stop, order.commands)
+        num_commands = float(len(order.commands)) if self.rank == 0 else 0.0
+        counts = torch.tensor([weight, float(num_tokens), float(order.stop), num_commands], dtype=torch.float64)
+        _sum_over_drafters(counts, self._counts_group)
+        total_weight, num_tokens_all, num_stops, num_commands = counts.tolist()
+        commands = self._broadcast(order.commands) if num_commands else ()
+        return Agreement(total_weight, int(num_tokens_all), num_stops > 0, commands)
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """
@@ -61,6 +101,22 @@ class Peers:
         """Leave the group."""
         if self.num_drafters > 1:
             dist.destroy_process_group()
+
+    def _broadcast(self, commands: tuple[Command, ...]) -> tuple[Command, ...]:
+        box = [commands]
+        try:
+            dist.broadcast_object_list(box, src=0, group=self._counts_group, device=torch.device("cpu"))
+        except RuntimeError as error:
+            raise QueueClosedError(f"lost another drafter: {error}") from error
+        return box[0]
+
+
+def _open_store(host: HostPlace, rendezvous: Path, num_drafters: int) -> dist.Store:
+    if host.num_hosts == 1:
+        return dist.FileStore(str(rendezvous), num_drafters)
+    # The store belongs to torchrun's agent, which outlives us.
+    store = dist.TCPStore(host.address, host.port, is_master=False, timeout=timedelta(minutes=5))
+    return dist.PrefixStore(STORE_PREFIX, store)
 
 
 def _sum_over_drafters(tensor: Tensor, group: dist.ProcessGroup | None) -> None:

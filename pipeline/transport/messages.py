@@ -1,4 +1,4 @@
-"""What travels: work to targets, hidden states to drafters, and the end."""
+"""What travels: work to targets, hidden states to drafters, orders to the first drafter."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ ROW_MULTIPLE = 128
 
 @dataclass(frozen=True, kw_only=True)
 class WorkItem:
-    """One batch for one drafter's step. `(step, drafter)` is its place in the run's order."""
+    """One batch of one drafter's step. `(step, drafter, part)` is its place in the run's order."""
 
     step: int
     drafter: int
+    """On this host."""
+    part: int = 0
+    """Which of the step's batches, where gradients are accumulated."""
     input_ids_BS: Any
-    """numpy int32: small, so it is pickled rather than shared."""
+    """numpy int32: small, so it is pickled rather than shared. Rows past the samples are padding."""
     loss_mask_BS: Any
     """numpy bool."""
     lengths: tuple[int, ...]
+    early_exit: bool = False
+    """Toggle `early-exit`, as it was when the work was given out."""
 
     @property
     def num_tokens(self) -> int:
@@ -46,27 +51,23 @@ class HiddenStates:
     """A target's answer to a `WorkItem`: one packed row, padding between samples dropped."""
 
     step: int
+    part: int = 0
     hidden_TF: Tensor
-    """Tapped hidden states; in shared memory on a CPU, on the target's device on CUDA."""
+    """Tapped hidden states."""
+    checksum: Tensor
+    """`bit_sum` of the states as the target computed them, before they were packed."""
     input_ids_T: Tensor
     loss_mask_T: Tensor
     lengths: tuple[int, ...]
     num_padding_tokens: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class End:
-    """No step *step*, nor any later one, will come."""
-
-    step: int
-
-
-Message = HiddenStates | End
+    target_wait_s: float = 0.0
+    """How long the target had waited for room in the queue before this."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Control commands that every drafter puts in force before the same step."""
+    """What the dispatcher has for the drafters, past the queue; they agree on the step at which all obey."""
 
-    step: int
-    commands: tuple[Command, ...]
+    commands: tuple[Command, ...] = ()
+    stop: bool = False
+    """End the run after the step in which the drafters agree on it."""

@@ -1,23 +1,22 @@
 """
 The bounded hidden-state queue: one in front of each drafter, filled by any target, emptied in step order.
 
-Messages are handles: torch shares a CPU tensor's memory and a CUDA tensor's allocation between processes, so a put
-costs the same whatever the size. The bound counts steps, not messages: step s may enter once step s − depth has been
-taken. So the earliest missing step always has room, and targets that finish out of order cannot block each other.
+What goes through it are handles, so a put costs the same whatever the size (`pipeline.transport.carriers` makes them).
+The bound counts steps, not messages: step s may enter once step s − depth has been taken. So the earliest missing step
+always has room, and targets that finish out of order cannot block each other.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
-from contextlib import ExitStack
+import time
+from collections import defaultdict
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from flashprof.contracts.control import Command
 from flashprof.emit import WAIT, Emitter
-from pipeline.transport.messages import HiddenStates, Message, Order
+from pipeline.transport.messages import HiddenStates
 
 POLL_S = 0.5
 """How often a process that waits for room looks whether its parent lives."""
@@ -75,28 +74,29 @@ class HiddenStateQueue:
     write_lock: Any
     """Several targets write to one pipe."""
     room: Any
-    """Condition guarding the counters below."""
+    """Condition guarding the numbers below."""
     num_taken: Any
+    """Steps that the drafter has begun, counted from the run's first."""
     depth: Any
-    order_reader: Connection
-    order_writer: Connection
-    """A pipe of its own: behind a full queue, an order would come late."""
+    is_closed: Any
 
     def wait_for_room(self, step: int) -> None:
         """
         Wait until *step* may enter.
 
         Raises:
-            QueueClosedError: The parent is gone.
+            QueueClosedError: The drafter takes no more, or the parent is gone.
         """
         parent = multiprocessing.parent_process()
         with self.room:
-            while step >= self.num_taken.value + self.depth.value:
+            while step >= self.num_taken.value + self.depth.value and not self.is_closed.value:
                 self.room.wait(POLL_S)
                 if parent is not None and not parent.is_alive():
                     raise QueueClosedError
+            if self.is_closed.value:
+                raise QueueClosedError
 
-    def send(self, message: Message) -> None:
+    def send(self, message: HiddenStates) -> None:
         """
         Enter *message*, room or not.
 
@@ -112,85 +112,73 @@ class HiddenStateQueue:
             self.depth.value = depth
             self.room.notify_all()
 
-
-def issue_order(queues: Sequence[HiddenStateQueue], commands: Sequence[Command]) -> None:
-    """
-    Tell all drafters to obey *commands* from the next step on that none of them has begun.
-
-    Holding every queue's lock, so no drafter takes a step between the look at the counters and the order; each looks
-    for orders after it has taken a step. So the delay is one step, whatever the depth of the queue.
-    """
-    with ExitStack() as locks:
-        for queue in queues:
-            locks.enter_context(queue.room)
-        order = Order(step=max(queue.num_taken.value for queue in queues), commands=tuple(commands))
-        for queue in queues:
-            queue.order_writer.send(order)
+    def close(self) -> None:
+        """Take no more: who waits for room is told so."""
+        with self.room:
+            self.is_closed.value = True
+            self.room.notify_all()
 
 
 class Inbox:
-    """A drafter's end: hands out messages in step order, whichever target was first."""
+    """A drafter's end: hands out each step's messages in order, whichever target was first."""
 
-    def __init__(self, queue: HiddenStateQueue) -> None:
+    def __init__(self, queue: HiddenStateQueue, *, num_parts: int = 1) -> None:
+        """*num_parts* messages make a step."""
         self._queue = queue
-        self._orders: list[Order] = []
-        self._early: dict[int, Message] = {}
+        self._num_parts = num_parts
+        self._early: dict[int, list[HiddenStates]] = defaultdict(list)
+        self.waited_s = 0.0
+        """How long the last `take` waited for a message."""
 
     def count_waiting(self, emitter: Emitter) -> int:
-        """Receive all that has come; returns the number of steps that were not taken."""
+        """Receive all that has come; returns the number of steps that are whole and were not taken."""
         with emitter.span("receive"):
             while self._queue.reader.poll():
                 self._receive()
-        return sum(isinstance(message, HiddenStates) for message in self._early.values())
+        return sum(len(parts) == self._num_parts for parts in self._early.values())
 
-    def take(self, step: int, emitter: Emitter) -> Message:
+    def take(self, step: int, emitter: Emitter) -> list[HiddenStates]:
         """
-        Wait for *step*, or for the end of the run; waiting and unpacking are told apart.
+        Wait for all of *step*; waiting and unpacking are told apart.
 
         Raises:
             QueueClosedError: The step will not come.
         """
-        while step not in self._early:
+        self.waited_s = 0.0
+        while len(self._early[step]) < self._num_parts:
+            start_s = time.perf_counter()
             with emitter.span("wait_hidden", WAIT):
                 wait_readable(self._queue.reader)
+            self.waited_s += time.perf_counter() - start_s
             with emitter.span("receive"):
                 self._receive()
         # Waking a target that waits for room waits until it runs: up to some ms where cores are few.
         with emitter.span("make_room"), self._queue.room:
             self._queue.num_taken.value = step + 1
             self._queue.room.notify_all()
-        return self._early.pop(step)
-
-    def orders(self, step: int) -> list[Command]:
-        """The commands to put in force before *step*, which has been taken."""
-        while self._queue.order_reader.poll():
-            self._orders.append(receive(self._queue.order_reader))
-        due = [order for order in self._orders if order.step <= step]
-        self._orders = [order for order in self._orders if order.step > step]
-        return [command for order in due for command in order.commands]
+        return sorted(self._early.pop(step), key=lambda message: message.part)
 
     def _receive(self) -> None:
-        message = receive(self._queue.reader)
-        self._early[message.step] = message
+        message: HiddenStates = receive(self._queue.reader)
+        self._early[message.step].append(message)
 
 
-def create_queue(context: Any, depth: int) -> HiddenStateQueue:
+def create_queue(context: Any, depth: int, *, first_step: int = 0) -> HiddenStateQueue:
     """
     A queue for one drafter.
 
     Args:
         context: A multiprocessing context, torch's, whose pickling shares tensors.
         depth: Steps that may lie between target and drafter.
+        first_step: Of the run; more than 0 where one is resumed.
     """
     reader, writer = context.Pipe(duplex=False)
-    order_reader, order_writer = context.Pipe(duplex=False)
     return HiddenStateQueue(
         reader=reader,
         writer=writer,
         write_lock=context.Lock(),
         room=context.Condition(),
-        num_taken=context.Value("q", 0, lock=False),
+        num_taken=context.Value("q", first_step, lock=False),
         depth=context.Value("q", depth, lock=False),
-        order_reader=order_reader,
-        order_writer=order_writer,
+        is_closed=context.Value("b", 0, lock=False),
     )

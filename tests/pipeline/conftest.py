@@ -86,13 +86,18 @@ def train(
     clear_away(run_folder)
 
     def start(
-        expression: str = "none", *, topology: str = "1+1", num_steps: int = 12, signals: StopSignals | None = None
+        expression: str = "none",
+        *,
+        topology: str = "1+1",
+        num_steps: int = 12,
+        signals: StopSignals | None = None,
+        **changes: Any,
     ) -> Run:
         clear_away(run_folder)
         (run_folder / "control").mkdir(parents=True)
         monkeypatch.setenv(RUN_DIR_VARIABLE, str(run_folder))
         config = TrainConfig(
-            preset=LIGHT,
+            preset=changes.pop("preset", LIGHT),
             topology=parse_topology(topology),
             toggles=parse_toggles(expression, REGISTRY),
             refused={},
@@ -102,6 +107,7 @@ def train(
             num_threads=1,
             cache=run_cache,
             log_every=1,
+            **changes,
         )
         run(config, worker_context, signals or StopSignals())
         return Run(logs=read_events(run_folder), said=capfd.readouterr().out)

@@ -47,12 +47,13 @@ class FakeContext:
 
     def Process(self, *, name: str, args: tuple[Any, ...], **_: Any) -> Any:
         """Stands in for the worker's real body."""
-        return self._context.Process(target=_behave, args=(self._behaviour[name], args[0].status), daemon=True)
+        return self._context.Process(target=_behave, args=(self._behaviour[name], args[0]), daemon=True)
 
 
-def _behave(behaviour: str, status: Any) -> None:
+def _behave(behaviour: str, seat: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    status.send(READY)
+    os.write(seat.stderr.fileno(), f"last words of {seat.name}\n".encode())
+    seat.status.send(READY)
     BEHAVIOURS[behaviour]()
 
 
@@ -115,6 +116,7 @@ def test_the_one_that_ended_of_itself_is_named(
     assert error.what.startswith(name)
     assert how in error.what
     assert outcome == error.outcome
+    assert f"last words of {name}" in str(error.where)
 
 
 def test_readiness_is_told_worker_by_worker(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,20 +129,24 @@ def test_readiness_is_told_worker_by_worker(capsys: pytest.CaptureFixture[str]) 
 
 def test_finishing_with_a_dead_worker_names_it_and_does_not_hang() -> None:
     with make("works", "is killed later") as crew, pytest.raises(SubjectError, match="drafter-0 was killed"):
-        crew.finish(3)
+        crew.finish()
 
 
 def test_workers_that_end_quietly_after_the_end_are_no_failure() -> None:
     with make("ends", "ends") as crew:
-        crew._join("drafter")
-        crew._join("target")
+        crew.finish()
+
+
+def test_a_target_whose_queue_was_closed_while_it_waited_is_no_failure() -> None:
+    with make("is left alone", "ends") as crew:
+        crew.finish()
 
 
 def test_a_worker_that_does_not_end_is_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew_module, "END_TIMEOUT_S", 0.2)
 
     with make("works", "works") as crew, pytest.raises(SubjectError, match="did not end") as caught:
-        crew.finish(0)
+        crew.finish()
 
     assert Outcome.HUNG == caught.value.outcome
 
@@ -157,7 +163,7 @@ def test_an_error_inside_leaves_no_process_and_no_folder() -> None:
 
 def test_a_start_that_fails_half_way_ends_those_that_started() -> None:
     crew = make("works", "works")
-    crew._workers[1][1].start = lambda: 1 / 0
+    crew._workers[1].process.start = lambda: 1 / 0
 
     with pytest.raises(ZeroDivisionError), crew:
         pass

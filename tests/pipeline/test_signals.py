@@ -111,7 +111,7 @@ def test_ctrl_c_while_it_trains_finishes_the_steps_and_ends_with_status_0(starte
 
     assert 0 == status
     assert started.is_gone_within(1)
-    assert "SIGINT: finishing the steps that are under way" in said
+    assert "asked to stop: the step that is under way is the last" in said
     assert "Traceback" not in said
 
 

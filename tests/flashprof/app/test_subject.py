@@ -43,8 +43,9 @@ def test_a_refusal_keeps_the_pipelines_words(said: list[str], lines: list[str]) 
 
 
 def test_the_pipelines_command_takes_the_cell(tmp_path: Path) -> None:
-    command = pipeline_command(SubjectSpec(preset="tiny", topology="2+1", toggles="swa", seed=3))
-    done = subprocess.run([*command, "--device", "none"], capture_output=True, text=True, check=False)
+    options = ("--device", "none")
+    command = pipeline_command(SubjectSpec(preset="tiny", topology="2+1", toggles="swa", seed=3, train_options=options))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert "Invalid value for '--device'" in done.stderr
     assert {"--topology", "2+1", "--toggles", "swa", "--seed", "3", "--steps", "0"} <= set(command)

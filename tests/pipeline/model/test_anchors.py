@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
+from drafter_rules import slow_valid
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pipeline.model.anchors import document_ids, sample_anchors, valid_anchors
+from pipeline.model.anchors import document_ids, document_ids_by_position, sample_anchors, valid_anchors
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -24,13 +25,16 @@ def rows(draw: st.DrawFn) -> tuple[list[int], list[bool], int, int]:
     return lengths, supervised, draw(st.integers(2, 9)), draw(st.integers(1, 40))
 
 
-def slow_valid(lengths: list[int], supervised: list[bool], block_size: int) -> list[int]:
-    found = []
-    start = 0
-    for length in lengths:
-        found += [position for position in range(start, start + length - block_size + 1) if supervised[position + 1]]
-        start += length
-    return found
+@given(rows())
+def test_both_ways_to_document_ids_agree_on_every_position(row: tuple[list[int], list[bool], int, int]) -> None:
+    lengths, supervised, _, _ = row
+    expected = [document for document, length in enumerate(lengths) for _ in range(length)]
+    expected += [-1] * (len(supervised) - sum(lengths))
+
+    whole, by_position = document_ids(lengths, len(supervised)), document_ids_by_position(lengths, len(supervised))
+
+    assert expected == whole.tolist() == by_position.tolist()
+    assert torch.int64 == whole.dtype == by_position.dtype
 
 
 @given(rows())
@@ -61,16 +65,6 @@ def test_sampled_anchors_are_distinct_sorted_and_valid(row: tuple[list[int], lis
     # Used slots come first, unused ones point at a position that can be read.
     assert [True] * len(used) + [False] * (num_slots - len(used)) == anchors.used_A.tolist()
     assert [0] * (num_slots - len(used)) == anchors.position_A[~anchors.used_A].tolist()
-
-
-def test_a_rule_that_forgets_documents_would_differ() -> None:
-    supervised_T = torch.ones(12, dtype=torch.bool)
-    mutant_T = valid_anchors(document_ids([12], 12), supervised_T, 4)
-
-    valid_T = valid_anchors(document_ids([6, 6], 12), supervised_T, 4)
-
-    assert [0, 1, 2, 6, 7, 8] == positions(valid_T)
-    assert positions(mutant_T) != positions(valid_T)
 
 
 def test_padding_is_no_document_though_all_of_it_is_alike() -> None:

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 
 from pipeline.model.anchors import document_ids
 from pipeline.model.drafter import Drafter, DrafterShape, Rotary, rotate
-from pipeline.model.mask import additive_mask, mask_tables
-from pipeline.train.step import positions_in_document
+from pipeline.model.mask_evaluated import additive_mask
+from pipeline.model.mask_rule import mask_tables
+from pipeline.train.rows import positions_in_document
 
 SHAPE = DrafterShape(
     hidden_size=32, num_heads=4, num_kv_heads=2, head_dim=16, intermediate_size=48, num_layers=2, num_taps=3

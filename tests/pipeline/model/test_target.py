@@ -1,36 +1,169 @@
-"""The target's taps, and how its rows are packed."""
+"""Targets from shapes, from a user's folder, and what they mean for a drafter."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from safetensors.torch import load_file, save_file
 
+from flashprof.contracts.errors import UsageError
 from pipeline.model.drafter import tap_layers
-from pipeline.model.target import TappedTarget, drafter_shape, load_target, pack
-from pipeline.presets import TINY
-from pipeline.roles.target import kept_positions
+from pipeline.model.target import drafter_shape, load_target, load_target_config, target_layer_ids
+from pipeline.presets import TINY, Preset
 
-NUM_TAPS = 2
-
-
-@pytest.fixture(scope="module")
-def model() -> Any:
-    plan = replace(TINY.target, hidden_size=32, num_heads=2, num_kv_heads=1, head_dim=16, vocab_size=64)
-    return load_target(replace(TINY, target=plan), Path("unused"))
+NOWHERE = Path("unused")
+SMALL = replace(
+    TINY,
+    target=replace(TINY.target, hidden_size=32, num_heads=2, num_kv_heads=1, head_dim=16, vocab_size=64),
+)
 
 
-@pytest.fixture(scope="module")
-def target(model: Any) -> TappedTarget:
-    return TappedTarget(model, num_taps=NUM_TAPS)
+def folder_preset(folder: Path) -> Preset:
+    return replace(TINY, target=replace(TINY.target, source="folder", path=str(folder)))
 
 
-def tokens(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randint(1, 64, shape, generator=torch.Generator().manual_seed(seed))
+def make_config(architecture: str, **options: Any) -> Any:
+    import transformers
+
+    shape = {
+        "hidden_size": 32,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "intermediate_size": 48,
+        "vocab_size": 64,
+        "max_position_embeddings": 64,
+    }
+    return getattr(transformers, f"{architecture}Config")(**shape, **options)
+
+
+def save(folder: Path, architecture: str, dtype: torch.dtype = torch.float32, **options: Any) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(make_config(architecture, **options)).to(dtype)
+    model.save_pretrained(folder)
+    return model
+
+
+def test_every_process_builds_the_same_random_target_and_leaves_the_generator_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.randn(3)
+    torch.manual_seed(5)
+
+    again = load_target(SMALL, NOWHERE)
+    first = load_target(SMALL, NOWHERE)
+
+    assert torch.equal(expected, torch.randn(3))
+    for name, parameter in first.named_parameters():
+        assert torch.equal(parameter, again.get_parameter(name))
+        assert not parameter.requires_grad
+
+
+@pytest.mark.parametrize("is_tied", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("architecture", ["Qwen3", "Llama"])
+def test_a_folder_is_loaded_as_it_was_saved(
+    tmp_path: Path, architecture: str, dtype: torch.dtype, is_tied: bool
+) -> None:
+    saved = save(tmp_path, architecture, dtype, tie_word_embeddings=is_tied)
+
+    loaded: Any = load_target(folder_preset(tmp_path), NOWHERE)
+
+    assert not loaded.training
+    for name, parameter in saved.named_parameters():
+        assert not loaded.get_parameter(name).requires_grad
+        assert dtype == loaded.get_parameter(name).dtype
+        assert torch.equal(parameter, loaded.get_parameter(name))
+    embedding, head = loaded.get_input_embeddings().weight, loaded.get_output_embeddings().weight
+    assert is_tied == torch.equal(embedding, head)
+    assert torch.equal(saved.lm_head.weight, head)
+
+
+def test_a_config_needs_no_weights(tmp_path: Path) -> None:
+    save(tmp_path, "Llama")
+    (tmp_path / "model.safetensors").unlink()
+
+    config = load_target_config(folder_preset(tmp_path), NOWHERE)
+
+    assert ("llama", 4) == (config.model_type, config.num_hidden_layers)
+    assert 6 == load_target_config(SMALL, NOWHERE).num_hidden_layers
+
+
+def spoil_config(folder: Path, **values: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | values), encoding="utf-8")
+
+
+def remove_folder(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+
+
+def drop_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.2.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def cut_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+CONFIG_FAULTS = {
+    "does not exist": remove_folder,
+    "holds no config.json": lambda folder: (folder / "config.json").unlink(),
+    "cannot build it": lambda folder: spoil_config(folder, model_type="no_such_model"),
+    "not a valid JSON": lambda folder: (folder / "config.json").write_text("{", encoding="utf-8"),
+    "expected int, got str": lambda folder: spoil_config(folder, hidden_size="wide"),
+    "cannot build it: ": lambda folder: spoil_config(folder, model_type="t5"),
+    "GPT2LMHeadModel has no `model.layers`": lambda folder: spoil_config(folder, model_type="gpt2"),
+}
+
+
+@pytest.mark.parametrize(("says", "spoil"), CONFIG_FAULTS.items(), ids=CONFIG_FAULTS)
+def test_a_folder_that_cannot_be_a_target_is_refused_before_its_weights_are_read(
+    tmp_path: Path, says: str, spoil: Any
+) -> None:
+    folder = tmp_path / "model"
+    save(folder, "Llama")
+    spoil(folder)
+
+    for load in (load_target_config, load_target):
+        with pytest.raises(UsageError) as refusal:
+            load(folder_preset(folder), NOWHERE)
+
+        assert says in refusal.value.what
+        assert str(folder) == refusal.value.where
+        assert "save_pretrained" in str(refusal.value.allowed)
+
+
+WEIGHT_FAULTS = {
+    "1 of its weights are missing or of another shape, such as model.layers.2.mlp.up_proj.weight": drop_weight,
+    "its weights cannot be loaded": cut_weights,
+    "weights cannot be loaded": lambda folder: (folder / "model.safetensors").unlink(),
+    "12 of its weights are missing or of another shape": lambda folder: spoil_config(folder, intermediate_size=64),
+}
+
+
+@pytest.mark.parametrize(("says", "spoil"), WEIGHT_FAULTS.items(), ids=WEIGHT_FAULTS)
+def test_weights_that_are_not_all_there_are_refused_not_made_up(tmp_path: Path, says: str, spoil: Any) -> None:
+    folder = tmp_path / "model"
+    save(folder, "Llama")
+    spoil(folder)
+
+    with pytest.raises(UsageError) as refusal:
+        load_target(folder_preset(folder), NOWHERE)
+
+    assert says in refusal.value.what
+    assert str(folder) == refusal.value.where
 
 
 def test_taps_of_qwen3_8b_are_those_that_z_lab_published() -> None:
@@ -47,66 +180,79 @@ def test_taps_are_spread_evenly_from_the_second_to_the_third_last_layer(
     assert expected == tap_layers(num_layers, num_taps)
 
 
-def test_a_tap_is_transformers_hidden_state_one_further(model: Any, target: TappedTarget) -> None:
-    input_ids_BS = tokens(2, 12)
-    with torch.no_grad():
-        reference = model(input_ids=input_ids_BS, output_hidden_states=True).hidden_states
-
-    states = target.forward(input_ids_BS)
-
-    assert NUM_TAPS == len(states)
-    for layer_id, state_BSD in zip(target.layer_ids, states, strict=True):
-        torch.testing.assert_close(state_BSD, reference[layer_id + 1])
-        # One layer off is the classic mistake (vLLM#42704).
-        assert not torch.allclose(state_BSD, reference[layer_id])
+def tapping(*tapped_layers: int) -> Preset:
+    return replace(SMALL, drafter=replace(SMALL.drafter, tapped_layers=tapped_layers))
 
 
-def test_padding_on_the_right_changes_nothing_for_real_tokens(target: TappedTarget) -> None:
-    short = tokens(1, 9)
-    padded = torch.zeros(1, 20, dtype=torch.int64)
-    padded[:, :9] = short
+def test_a_drafter_reads_the_layers_of_its_preset_or_else_as_many_as_it_has() -> None:
+    config = load_target_config(SMALL, NOWHERE)
 
-    alone, among = target.forward(short), target.forward(padded)
-
-    for state, padded_state in zip(alone, among, strict=True):
-        torch.testing.assert_close(padded_state[:, :9], state, atol=1e-5, rtol=1e-5)
+    assert (1, 3) == target_layer_ids(SMALL, config)
+    assert (0, 2, 4) == target_layer_ids(tapping(0, 2, 4), config)
 
 
-def test_taps_keep_no_tensor_of_an_earlier_batch(target: TappedTarget) -> None:
-    first = target.forward(tokens(1, 5))
-    second = target.forward(tokens(1, 7))
+@pytest.mark.parametrize("layer_ids", [(5,), (1, 6), (-1, 2), (2, 2), (3, 1)])
+def test_layers_that_the_target_does_not_have_are_refused(layer_ids: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError) as refusal:
+        target_layer_ids(tapping(*layer_ids), load_target_config(SMALL, NOWHERE))
 
-    assert {(1, 5, 32)} == {tuple(state.shape) for state in first}
-    assert {(1, 7, 32)} == {tuple(state.shape) for state in second}
-
-
-def test_pack_drops_the_padding_and_joins_taps_position_by_position() -> None:
-    lengths, padded_length = (3, 1, 2), 4
-    states = [torch.arange(12.0).view(3, 4, 1), torch.arange(100.0, 112.0).view(3, 4, 1)]
-
-    hidden_TF = pack(states, kept_positions(lengths, padded_length), 8)
-
-    kept = [0, 1, 2, 4, 8, 9]
-    assert [[at, 100.0 + at] for at in kept] + [[0.0, 0.0]] * 2 == hidden_TF.tolist()
+    assert ", ".join(map(str, layer_ids)) == refusal.value.offered
+    assert "from 0 to 4" in str(refusal.value.allowed)
 
 
-def test_every_process_builds_the_same_random_target_and_leaves_the_generator_alone(model: Any) -> None:
-    torch.manual_seed(5)
-    expected = torch.randn(3)
-    torch.manual_seed(5)
+def test_a_target_that_is_too_shallow_for_as_many_taps_is_refused() -> None:
+    deep = replace(SMALL, drafter=replace(SMALL.drafter, layer_types=("full_attention",) * 5))
 
-    again = load_target(TINY, Path("unused"))
-    first = load_target(TINY, Path("unused"))
-
-    assert torch.equal(expected, torch.randn(3))
-    for name, parameter in first.named_parameters():
-        assert torch.equal(parameter, again.get_parameter(name))
-        assert not parameter.requires_grad
+    with pytest.raises(UsageError, match="the target has 6 layers"):
+        target_layer_ids(deep, load_target_config(SMALL, NOWHERE))
 
 
-def test_the_drafter_is_as_wide_as_its_target(model: Any) -> None:
-    shape = drafter_shape(model.config, num_layers=NUM_TAPS)
+def test_the_drafter_is_as_wide_as_its_target() -> None:
+    shape = drafter_shape(load_target_config(SMALL, NOWHERE), num_layers=2, num_taps=3)
 
     assert (32, 2, 1, 16) == (shape.hidden_size, shape.num_heads, shape.num_kv_heads, shape.head_dim)
-    assert NUM_TAPS == shape.num_layers == shape.num_taps
-    assert model.config.rope_parameters["rope_theta"] == shape.rope_theta
+    assert (2, 3) == (shape.num_layers, shape.num_taps)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "rope", "expected"),
+    [
+        ("Llama", None, 10_000.0),
+        ("Llama", {"rope_type": "default", "rope_theta": 5e5}, 5e5),
+        ("Qwen3", {"rope_type": "default", "rope_theta": 1e6}, 1e6),
+        (
+            "Gemma3Text",
+            {
+                "full_attention": {"rope_type": "default", "rope_theta": 2e4},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 2e4},
+            },
+            2e4,
+        ),
+    ],
+)
+def test_the_drafter_turns_as_the_target_does(architecture: str, rope: Any, expected: float) -> None:
+    config = make_config(architecture, rope_parameters=rope)
+
+    assert expected == drafter_shape(config, num_layers=1, num_taps=1).rope_theta
+
+
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "rope"),
+    [
+        ("Llama", {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}),
+        ("Llama", {"rope_type": "llama3", "rope_theta": 5e5, **LLAMA3}),
+        ("Qwen3", {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e6, "original_max_position_embeddings": 32}),
+        ("Phi", {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}),
+        ("Gemma3Text", None),
+    ],
+)
+def test_a_rotary_embedding_that_the_drafter_does_not_have_is_refused(architecture: str, rope: Any) -> None:
+    config = make_config(architecture, rope_parameters=rope)
+
+    with pytest.raises(UsageError, match="rotary embedding") as refusal:
+        drafter_shape(config, num_layers=1, num_taps=1)
+
+    assert "rope_theta" in str(refusal.value.offered)

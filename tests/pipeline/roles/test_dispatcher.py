@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import datasets
 import numpy as np
@@ -20,14 +19,13 @@ from flashprof.contracts.events import EventLog, decode
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.toggles import parse_toggles
 from flashprof.emit import connect
-from pipeline.config import TrainConfig
-from pipeline.data.samples import SampleInfo, Samples
+from pipeline.config import HostPlace, TrainConfig
+from pipeline.data.batches import batches_from
 from pipeline.presets import TINY
-from pipeline.roles.dispatcher import Dispatcher
+from pipeline.roles.dispatcher import Dispatcher, Lines
 from pipeline.toggles import REGISTRY
 from pipeline.topology import Topology
-from pipeline.transport.messages import WorkItem
-from pipeline.transport.queue import Inbox, create_queue
+from pipeline.transport.messages import Order, WorkItem
 
 CONTEXT = get_context("fork")
 NUM_SAMPLES = 40
@@ -35,7 +33,7 @@ NOBODY = connect("nobody")
 
 
 @pytest.fixture(scope="module")
-def samples() -> Samples:
+def dataset() -> datasets.Dataset:
     rng = np.random.default_rng(0)
     lengths = rng.integers(40, 400, NUM_SAMPLES)
     rows = {
@@ -50,21 +48,25 @@ def samples() -> Samples:
             "length": datasets.Value("int32"),
         }
     )
-    info = SampleInfo(source="test", num_samples=NUM_SAMPLES, vocab_size=64, mask_token_id=2, cache_path=Path("unused"))
-    return Samples(datasets.Dataset.from_dict(rows, features=features), info)
+    return datasets.Dataset.from_dict(rows, features=features)
 
 
 @dataclass
 class Stage:
-    """A dispatcher with its queues and pipes, and what the fake targets got."""
+    """A dispatcher with its pipes, and what the fake targets got."""
 
     dispatcher: Dispatcher
-    queues: Sequence[Any]
     pipes: Sequence[Connection]
     """The targets' ends."""
+    drafter: Connection
+    """The first drafter's end of its status pipe."""
+    orders: Connection
+    """The first drafter's end."""
     control: CommandWriter
     events: Callable[[], EventLog]
     stop: threading.Event
+    last_place: tuple[int, int, int]
+    """Of the item with which the fake drafters are done."""
     items: list[WorkItem] = field(default_factory=list)
 
     def play_target(self, pipe: Connection, num_items: int | None = None) -> None:
@@ -75,6 +77,8 @@ class Stage:
             if item is None:
                 return
             self.items.append(item)
+            if (item.step, item.drafter, item.part) == self.last_place:
+                self.drafter.send(item.step + 1)
             num_items = None if num_items is None else num_items - 1
         pipe.send("request")
         pipe.close()
@@ -85,22 +89,37 @@ class Stage:
         for player in players:
             player.start()
         num_steps = self.dispatcher.run()
-        for pipe in self.dispatcher._target_pipes:
+        for pipe in self.dispatcher._lines.targets:
             pipe.send(None)
         for player in players:
             player.join(10)
         return num_steps
+
+    def received_orders(self) -> list[Order]:
+        received = []
+        while self.orders.poll():
+            received.append(self.orders.recv())
+        return received
 
 
 Build = Callable[..., Stage]
 
 
 @pytest.fixture
-def build(samples: Samples, tmp_path: Path) -> Build:
-    def make(*, topology: str = "1+1", num_steps: int = 6, check: Callable[[], None] = lambda: None) -> Stage:
+def build(dataset: datasets.Dataset, tmp_path: Path) -> Build:
+    def make(
+        *,
+        topology: str = "1+1",
+        num_steps: int = 6,
+        start_step: int = 0,
+        accumulate: int = 1,
+        host: HostPlace | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> Stage:
         num_targets, num_drafters = map(int, topology.split("+"))
+        data, recipe = replace(TINY.data, token_budget=1024), replace(TINY.recipe, accumulate=accumulate)
         config = TrainConfig(
-            preset=replace(TINY, data=replace(TINY.data, token_budget=1024)),
+            preset=replace(TINY, data=data, recipe=recipe),
             topology=Topology(num_targets, num_drafters),
             toggles=parse_toggles("none", REGISTRY),
             refused={},
@@ -110,20 +129,30 @@ def build(samples: Samples, tmp_path: Path) -> Build:
             num_threads=1,
             cache=tmp_path,
             log_every=1,
+            start_step=start_step,
+            host=host or HostPlace(),
         )
         pairs = [CONTEXT.Pipe() for _ in range(num_targets)]
-        queues = [create_queue(CONTEXT, 4) for _ in range(num_drafters)]
-        (tmp_path / "control").mkdir()
+        status, drafter = CONTEXT.Pipe()
+        order_reader, orders = CONTEXT.Pipe(duplex=False)
+        (tmp_path / "control").mkdir(exist_ok=True)
         emitter = connect("dispatcher", run_dir=tmp_path)
         stop = threading.Event()
-        dispatcher = Dispatcher(
-            config,
-            samples,
-            emitter,
-            target_pipes=[ours for ours, _ in pairs],
-            queues=queues,
+        lines = Lines(
+            targets=[ours for ours, _ in pairs],
+            drafters=[status],
+            orders=orders,
             should_stop=stop.is_set,
             check_workers=check,
+        )
+        batches = batches_from(
+            np.asarray(dataset["length"]),
+            np.arange(NUM_SAMPLES),
+            bounds=data.bucket_bounds,
+            token_budget=data.token_budget,
+            max_samples=data.max_samples,
+            seed=0,
+            first=config.num_batches_before,
         )
 
         def events() -> EventLog:
@@ -132,7 +161,14 @@ def build(samples: Samples, tmp_path: Path) -> Build:
             return decode(path.read_text(encoding="utf-8").splitlines(), where=str(path))
 
         return Stage(
-            dispatcher, queues, [theirs for _, theirs in pairs], CommandWriter(tmp_path / "control"), events, stop
+            Dispatcher(config, dataset, batches, emitter, lines),
+            [theirs for _, theirs in pairs],
+            drafter,
+            order_reader,
+            CommandWriter(tmp_path / "control"),
+            events,
+            stop,
+            (num_steps - 1, num_drafters - 1, accumulate - 1),
         )
 
     return make
@@ -165,11 +201,50 @@ def test_an_epoch_holds_every_sample_once_and_the_next_begins_by_itself(build: B
     stage.run()
     seen: list[int] = []
     for item in stage.items:
-        seen += item.input_ids_BS[:, 0].tolist()
+        seen += item.input_ids_BS[: len(item.lengths), 0].tolist()
 
     assert set(range(3, 3 + NUM_SAMPLES)) == set(seen[:NUM_SAMPLES])
     assert len(seen) > NUM_SAMPLES
     assert seen[:NUM_SAMPLES] != seen[NUM_SAMPLES : 2 * NUM_SAMPLES]
+
+
+def first_tokens(stage: Stage) -> dict[tuple[int, int, int], list[int]]:
+    """Which samples each place of the run's order got."""
+    return {
+        (item.step, item.drafter, item.part): item.input_ids_BS[: len(item.lengths), 0].tolist() for item in stage.items
+    }
+
+
+def test_a_step_of_several_parts_has_them_all_for_every_drafter(build: Build) -> None:
+    stage = build(topology="2+2", num_steps=3, accumulate=2)
+
+    stage.run()
+
+    places = [(step, drafter, part) for step in range(3) for drafter in range(2) for part in range(2)]
+    assert places == sorted(first_tokens(stage))
+
+
+def test_a_resumed_run_gets_the_batches_that_the_first_would_have_got(build: Build) -> None:
+    whole, resumed = build(topology="1+2", num_steps=9), build(topology="1+2", num_steps=9, start_step=5)
+
+    whole.run()
+    resumed.run()
+
+    expected = {place: ids for place, ids in first_tokens(whole).items() if place[0] >= 5}
+    assert expected == first_tokens(resumed)
+
+
+def test_two_hosts_deal_the_batches_of_one_with_as_many_drafters(build: Build) -> None:
+    alone = build(topology="1+2", num_steps=4)
+    hosts = [build(topology="1+1", num_steps=4, host=HostPlace(rank=rank, num_hosts=2)) for rank in range(2)]
+
+    for stage in (alone, *hosts):
+        stage.run()
+
+    for rank, stage in enumerate(hosts):
+        own = {place: ids for place, ids in first_tokens(alone).items() if place[1] == rank}
+        expected = {(step, 0, part): ids for (step, _, part), ids in own.items()}
+        assert expected == first_tokens(stage)
 
 
 def test_its_own_steps_count_what_it_handed_out(build: Build) -> None:
@@ -184,51 +259,59 @@ def test_its_own_steps_count_what_it_handed_out(build: Build) -> None:
 
 
 @pytest.mark.parametrize("by", ["signal", "command"])
-def test_a_step_that_one_drafter_has_is_given_to_all_before_the_run_stops(build: Build, by: str) -> None:
+def test_a_stop_is_ordered_once_and_work_is_handed_out_until_a_drafter_has_ended(build: Build, by: str) -> None:
     stage = build(topology="1+2", num_steps=0)
     target = stage.pipes[0]
-    running = threading.Thread(target=stage.dispatcher.run, daemon=True)
-    target.send("request")
+    ended: list[int] = []
+    running = threading.Thread(target=lambda: ended.append(stage.dispatcher.run()), daemon=True)
     running.start()
-    first = target.recv()
-    # Drafter 0 has step 0; left there, it would wait for drafter 1's gradients for ever.
     if by == "signal":
         stage.stop.set()
     else:
         stage.control.send(CommandName.STOP)
-    target.send("request")
-    second = target.recv() if target.poll(5) else None
+    # Drafters that have not agreed yet may wait for these.
+    for _ in range(5):
+        target.send("request")
+        assert target.recv() is not None
+    stage.drafter.send(2)
     running.join(5)
 
-    assert not running.is_alive()
-    assert second is not None
-    assert [(0, 0), (0, 1)] == [(item.step, item.drafter) for item in (first, second)]
+    assert [2] == ended
+    assert [Order(stop=True)] == stage.received_orders()
 
 
-def test_stop_is_acknowledged_at_the_step_that_was_not_begun(build: Build) -> None:
-    stage = build(num_steps=0)
+def test_a_stop_by_command_is_acknowledged(build: Build) -> None:
+    stage = build(num_steps=4)
     stage.control.send(CommandName.STOP)
 
-    num_steps = stage.run()
+    stage.run()
 
-    assert 0 == num_steps
     assert [("stop", 0)] == [(ack.name, ack.step) for ack in stage.events().acks]
+
+
+def test_only_the_first_host_reads_commands(build: Build) -> None:
+    stage = build(num_steps=3, host=HostPlace(rank=1, num_hosts=2))
+    stage.control.send(CommandName.STOP)
+
+    stage.run()
+
+    assert [] == stage.received_orders()
 
 
 def test_toggles_that_cannot_be_set_are_left_out_with_the_reason(build: Build) -> None:
     stage = build(topology="1+2", num_steps=2)
-    stage.control.send(CommandName.SET_TOGGLES, values={"swa": True, "warmup": True, "queue": 0})
+    stage.control.send(CommandName.SET_TOGGLES, values={"swa": True, "warmup": True, "queue": 0, "early-exit": True})
     stage.control.send(CommandName.WINDOW_START, label="a", kind="measure")
 
     stage.run()
-    details = []
-    for queue in stage.queues:
-        details.append([command.detail for command in _orders(queue)])
+    (order,) = stage.received_orders()
+    first, second = (command.detail for command in order.commands)
 
-    assert details[0] == details[1]
-    assert {"swa": True} == details[0][0]["values"]
-    assert {"warmup", "queue"} == set(details[0][0]["refused"])
-    assert {"label": "a", "kind": "measure"} == details[0][1]
+    assert {"swa": True, "early-exit": True} == first["values"]
+    assert {"warmup", "queue"} == set(first["refused"])
+    assert {"label": "a", "kind": "measure"} == second
+    # Targets are told with their work; the first item was made before the command was read.
+    assert [True] * 3 == [item.early_exit for item in stage.items[1:]]
 
 
 def test_work_for_a_target_that_died_after_asking_goes_to_another(build: Build) -> None:
@@ -239,7 +322,7 @@ def test_work_for_a_target_that_died_after_asking_goes_to_another(build: Build) 
     survivor.start()
 
     num_steps = stage.dispatcher.run()
-    stage.dispatcher._target_pipes[0].send(None)
+    stage.dispatcher._lines.targets[0].send(None)
     survivor.join(5)
 
     assert 6 == num_steps
@@ -255,7 +338,3 @@ def test_a_dead_worker_ends_the_run_with_its_name(build: Build) -> None:
     with pytest.raises(SubjectError, match="target-0"):
         stage.dispatcher.run()
 
-
-def _orders(queue: Any) -> list[Any]:
-    inbox = Inbox(queue)
-    return inbox.orders(100)

@@ -1,10 +1,10 @@
-"""The hidden-state queue: order, bound, orders to all drafters, closed ends."""
+"""The hidden-state queue: order, bound, steps of several parts, closed ends."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -14,15 +14,13 @@ import torch.multiprocessing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashprof.contracts.control import Command, CommandName
 from flashprof.emit import connect
-from pipeline.transport.messages import End, HiddenStates, WorkItem
+from pipeline.transport.messages import HiddenStates, WorkItem
 from pipeline.transport.queue import (
     HiddenStateQueue,
     Inbox,
     QueueClosedError,
     create_queue,
-    issue_order,
     post,
     receive,
     wait_readable,
@@ -34,10 +32,12 @@ TIMEOUT_S = 10.0
 EMITTER = connect("nobody")
 
 
-def message(step: int) -> HiddenStates:
+def message(step: int, part: int = 0) -> HiddenStates:
     return HiddenStates(
         step=step,
+        part=part,
         hidden_TF=torch.full((2, 3), float(step)),
+        checksum=torch.zeros((), dtype=torch.int64),
         input_ids_T=torch.zeros(2, dtype=torch.int64),
         loss_mask_T=torch.ones(2, dtype=torch.bool),
         lengths=(2,),
@@ -45,9 +45,9 @@ def message(step: int) -> HiddenStates:
     )
 
 
-def put(queue: HiddenStateQueue, step: int) -> None:
+def put(queue: HiddenStateQueue, step: int, part: int = 0) -> None:
     queue.wait_for_room(step)
-    queue.send(message(step))
+    queue.send(message(step, part))
 
 
 @pytest.fixture
@@ -74,10 +74,51 @@ def test_steps_come_out_in_order_whatever_order_they_went_in() -> None:
     for step in (2, 0, 3, 1):
         put(queue, step)
 
-    taken = [inbox.take(step, EMITTER) for step in range(4)]
+    taken = [got for step in range(4) for got in inbox.take(step, EMITTER)]
 
     assert [0, 1, 2, 3] == [got.step for got in taken]
-    assert [0.0, 1.0, 2.0, 3.0] == [float(got.hidden_TF[0, 0]) for got in taken if isinstance(got, HiddenStates)]
+    assert [0.0, 1.0, 2.0, 3.0] == [float(got.hidden_TF[0, 0]) for got in taken]
+
+
+def test_a_step_is_handed_out_when_all_its_parts_are_there_and_in_their_order() -> None:
+    queue = create_queue(CONTEXT, 2)
+    inbox = Inbox(queue, num_parts=3)
+    for step, part in ((0, 2), (1, 1), (0, 0), (1, 0)):
+        put(queue, step, part)
+    num_whole = inbox.count_waiting(EMITTER)
+    put(queue, 0, 1)
+
+    places = [(got.step, got.part) for got in inbox.take(0, EMITTER)]
+
+    assert 0 == num_whole
+    assert [(0, 0), (0, 1), (0, 2)] == places
+    assert inbox.waited_s > 0
+
+
+def test_a_resumed_run_begins_where_it_stopped(threads: ThreadPoolExecutor) -> None:
+    queue = create_queue(CONTEXT, 1, first_step=70)
+    put(queue, 70)
+    blocked = threads.submit(put, queue, 71)
+    waited = has_begun_to_wait(queue, blocked)
+
+    Inbox(queue).take(70, EMITTER)
+    blocked.result(TIMEOUT_S)
+
+    assert waited
+
+
+def test_closing_releases_who_waits_for_room(threads: ThreadPoolExecutor) -> None:
+    queue = create_queue(CONTEXT, 1)
+    blocked = threads.submit(put, queue, 5)
+    waited = has_begun_to_wait(queue, blocked)
+
+    queue.close()
+
+    assert waited
+    with pytest.raises(QueueClosedError):
+        blocked.result(TIMEOUT_S)
+    with pytest.raises(QueueClosedError):
+        queue.wait_for_room(0)
 
 
 @pytest.mark.parametrize("depth", [1, 3])
@@ -140,104 +181,24 @@ def test_targets_that_finish_out_of_order_never_block_each_other(depth: int, num
 
     with ThreadPoolExecutor(num_targets + 1) as pool:
         senders = [pool.submit(serve, share) for share in shares]
-        taken = pool.submit(lambda: [inbox.take(step, EMITTER).step for step in range(num_steps)]).result(TIMEOUT_S)
+        taken = pool.submit(lambda: [inbox.take(step, EMITTER)[0].step for step in range(num_steps)]).result(TIMEOUT_S)
         for sender in senders:
             sender.result(TIMEOUT_S)
 
     assert list(range(num_steps)) == taken
 
 
-def test_waiting_steps_are_counted_and_the_end_is_not_one() -> None:
+def test_waiting_steps_are_counted() -> None:
     queue = create_queue(CONTEXT, 8)
     inbox = Inbox(queue)
     for step in (1, 0):
         put(queue, step)
-    queue.send(End(step=2))
 
     counts = [inbox.count_waiting(EMITTER)]
     inbox.take(0, EMITTER)
     counts.append(inbox.count_waiting(EMITTER))
-    inbox.take(1, EMITTER)
 
     assert [2, 1] == counts
-    assert End(step=2) == inbox.take(2, EMITTER)
-
-
-def order(command_id: int) -> Command:
-    return Command(command_id=command_id, name=CommandName.SET_TOGGLES, detail={"values": {"swa": True}})
-
-
-def run_drafter(queue: HiddenStateQueue, num_steps: int, before: Callable[[int], None]) -> dict[int, int]:
-    """Take steps; returns the step before which each command was obeyed."""
-    inbox = Inbox(queue)
-    obeyed = {}
-    for step in range(num_steps):
-        before(step)
-        inbox.take(step, EMITTER)
-        obeyed.update({command.command_id: step for command in inbox.orders(step)})
-    return obeyed
-
-
-def test_orders_reach_all_drafters_before_the_same_step_even_if_one_is_behind() -> None:
-    queues = [create_queue(CONTEXT, 8) for _ in range(3)]
-    inboxes = [Inbox(queue) for queue in queues]
-    for queue in queues:
-        for step in range(4):
-            put(queue, step)
-    # Drafter 0 has begun step 1, the others have begun none.
-    for step in (0, 1):
-        inboxes[0].take(step, EMITTER)
-
-    issue_order(queues, [order(1)])
-    obeyed: list[list[int]] = [[], [], []]
-    for drafter, (inbox, first) in enumerate(zip(inboxes, (2, 0, 0), strict=True)):
-        for step in range(first, 4):
-            inbox.take(step, EMITTER)
-            obeyed[drafter] += [step for _ in inbox.orders(step)]
-
-    assert [[2], [2], [2]] == obeyed
-
-
-def test_orders_issued_while_drafters_run_are_obeyed_once_at_one_step(threads: ThreadPoolExecutor) -> None:
-    num_steps, num_orders = 40, 10
-    queues = [create_queue(CONTEXT, 4) for _ in range(2)]
-    # As gradients do: no drafter begins a step before all have finished the one before.
-    together = threading.Barrier(2, timeout=TIMEOUT_S)
-    feeders = [threads.submit(lambda q=queue: [put(q, step) for step in range(num_steps)]) for queue in queues]
-    halfway, issued = threading.Event(), threading.Event()
-
-    def before(step: int) -> None:
-        together.wait()
-        if step == 10:
-            halfway.set()
-        if step == num_steps - 2:
-            issued.wait(TIMEOUT_S)
-
-    runs = [threads.submit(run_drafter, queue, num_steps, before) for queue in queues]
-    halfway.wait(TIMEOUT_S)
-    for command_id in range(num_orders):
-        issue_order(queues, [order(command_id)])
-    issued.set()
-    first, second = (run.result(TIMEOUT_S) for run in runs)
-    for feeder in feeders:
-        feeder.result(TIMEOUT_S)
-
-    assert first == second
-    assert list(range(num_orders)) == list(first)
-    assert all(step > 9 for step in first.values())
-
-
-def test_commands_of_one_order_keep_their_order() -> None:
-    queue = create_queue(CONTEXT, 2)
-    inbox = Inbox(queue)
-    issue_order([queue], [order(1), order(2)])
-    issue_order([queue], [order(3)])
-    put(queue, 0)
-
-    inbox.take(0, EMITTER)
-
-    assert [1, 2, 3] == [command.command_id for command in inbox.orders(0)]
-    assert [] == inbox.orders(0)
 
 
 def test_a_closed_sender_raises_at_the_receiver() -> None:

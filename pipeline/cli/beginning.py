@@ -1,0 +1,113 @@
+"""What a run begins with: a fresh drafter, a warm one, or a checkpoint that it continues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from flashprof.contracts.errors import UsageError
+from flashprof.contracts.toggles import ToggleValues, parse_toggles
+from pipeline.cli.workload import make_workload
+from pipeline.presets import Preset
+from pipeline.toggles import REGISTRY
+
+OF_THE_CHECKPOINT = (
+    "preset", "target", "data", "mask_token_id", "max_length", "buckets", "token_budget", "anchors",
+    "lr", "schedule", "warmup_ratio", "accumulate", "seed", "warm_start",
+)  # fmt: skip
+"""Options that a resumed run cannot change: the losses would not be those of one run."""
+AUTO = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """Workload and position."""
+
+    preset: Preset
+    toggles: ToggleValues
+    seed: int
+    num_steps: int
+    resume_from: Path | None = None
+    start_step: int = 0
+    warm_start: Path | None = None
+
+
+def find_beginning(context: click.Context, given: Mapping[str, Any]) -> Beginning:
+    """
+    Read the checkpoint, if there is one to continue, or the workload's options.
+
+    Raises:
+        UsageError: Options that contradict the checkpoint, or a checkpoint folder in use by another run.
+        FormatError: The checkpoint cannot be read.
+    """
+    checkpoint = _checkpoint(given)
+    if checkpoint is not None:
+        return _resumed(context, given, checkpoint)
+    toggles = parse_toggles(given["expression"], REGISTRY)
+    preset = make_workload(given)
+    if given["warm_start"] is not None:
+        from pipeline.cli.warm import warmed
+
+        preset = warmed(preset, given["warm_start"])
+    return Beginning(
+        preset=preset,
+        toggles=toggles,
+        seed=given["seed"],
+        num_steps=given["steps"],
+        warm_start=given["warm_start"],
+    )
+
+
+def _checkpoint(given: Mapping[str, Any]) -> Path | None:
+    from pipeline.checkpoint.folder import find_checkpoint, has_checkpoints
+
+    folder, resume = given["checkpoints"], given["resume"]
+    if resume == AUTO:
+        if folder is None:
+            raise UsageError("--resume auto needs --checkpoints", next_command="--checkpoints DIR --resume auto")
+        return find_checkpoint(folder) if has_checkpoints(folder) else None
+    if resume is not None:
+        return find_checkpoint(Path(resume))
+    if folder is not None and has_checkpoints(folder):
+        raise UsageError(
+            "the checkpoint folder holds checkpoints of an earlier run",
+            where=str(folder),
+            next_command="--resume auto to continue it, or another --checkpoints folder",
+        )
+    return None
+
+
+def _resumed(context: click.Context, given: Mapping[str, Any], checkpoint: Path) -> Beginning:
+    from pipeline.checkpoint.folder import read_state
+
+    state = read_state(checkpoint)
+    contradicting = [name for name in OF_THE_CHECKPOINT if _is_given(context, name)]
+    if contradicting:
+        names = ", ".join("--" + name.replace("_", "-") for name in contradicting)
+        raise UsageError(
+            f"a resumed run takes its workload from the checkpoint: {names} cannot be given",
+            where=str(checkpoint),
+            next_command=f"leave out {names}; or export the checkpoint and use --warm-start for a new run",
+        )
+    toggles = (
+        parse_toggles(given["expression"], REGISTRY)
+        if _is_given(context, "expression")
+        else parse_toggles("none", REGISTRY) | state.toggles
+    )
+    return Beginning(
+        preset=state.preset,
+        toggles=toggles,
+        seed=state.seed,
+        num_steps=given["steps"] if _is_given(context, "steps") else state.num_steps,
+        resume_from=checkpoint,
+        start_step=state.step,
+    )
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) not in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP, None)

@@ -1,0 +1,90 @@
+"""The options of `train`, in the groups that `--help` shows them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flashprof.contracts.toggles import EXAMPLE
+
+Command = Callable[..., Any]
+FOLDER = click.Path(path_type=Path, file_okay=False)
+EXISTING = click.Path(path_type=Path, exists=True)
+
+
+def workload_options(command: Command) -> Command:
+    """What is trained on what; each overrides the preset."""
+    return _add(
+        command,
+        click.option(
+            "--preset", default="tiny", show_default=True, help="Workload; `python -m pipeline presets` lists them."
+        ),
+        click.option("--target", type=EXISTING, help="Transformers folder of the frozen target, with its tokenizer."),
+        click.option("--data", type=EXISTING, help="Conversations or pre-tokenised samples: JSONL, Arrow, Parquet."),
+        click.option("--mask-token-id", type=click.IntRange(min=0), help="Token that stands for `to be drafted`."),
+        click.option("--max-length", type=click.IntRange(min=32, max=2**17), help="Longest sample; longer are cut."),
+        click.option("--buckets", help="Upper bounds of the length buckets: 128,256,512. The last: --max-length."),
+        click.option(
+            "--token-budget", type=click.IntRange(min=1, max=2**20), help="Most tokens a batch, padding included."
+        ),
+        click.option("--anchors", type=click.IntRange(min=1, max=2**14), help="Blocks trained a batch."),
+    )
+
+
+def recipe_options(command: Command) -> Command:
+    """How it is optimised; each overrides the preset."""
+    return _add(
+        command,
+        click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Peak learning rate."),
+        click.option("--schedule", type=click.Choice(["cosine", "linear", "wsd", "constant"]), help="After warm-up."),
+        click.option("--warmup-ratio", type=click.FloatRange(min=0, max=1), help="Part of the steps that warm up."),
+        click.option("--accumulate", type=click.IntRange(min=1, max=1024), help="Batches a drafter a step."),
+    )
+
+
+def run_options(command: Command) -> Command:
+    """Where and for how long."""
+    return _add(
+        command,
+        click.option("--topology", default="1+1", show_default=True, help="Targets + drafters of a host, or shared."),
+        click.option(
+            "--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}"
+        ),
+        click.option("--steps", default=200, show_default=True, type=click.IntRange(min=0), help="0: until stopped."),
+        click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0, max=2**63 - 1)),
+        click.option("--device", default="auto", show_default=True, type=click.Choice(["auto", "cpu", "cuda"])),
+        click.option(
+            "--threads",
+            type=click.IntRange(min=1, max=1024),
+            help="Threads a role; default: cores over processes, at least 1.",
+        ),
+        click.option(
+            "--log-every", default=10, show_default=True, type=click.IntRange(min=1), help="Steps between lines."
+        ),
+        click.option("--cache", type=FOLDER, help="Where data sets are kept."),
+        click.option("--fault", default="none", hidden=True, help="Plant a fault, to see the sanity guard find it."),
+    )
+
+
+def saving_options(command: Command) -> Command:
+    """What is kept, and what a run begins with."""
+    return _add(
+        command,
+        click.option("--checkpoints", type=FOLDER, help="Save here, also on SIGINT and SIGTERM."),
+        click.option(
+            "--save-every", default=200, show_default=True, type=click.IntRange(min=1), help="Steps between."
+        ),
+        click.option("--keep", default=3, show_default=True, type=click.IntRange(min=1), help="Newest to keep."),
+        click.option("--resume", help="Checkpoint, folder of them, or `auto`: the newest in --checkpoints, if any."),
+        click.option("--warm-start", type=EXISTING, help="Drafter in z-lab's layout whose weights to begin with."),
+        click.option("--tensorboard", type=FOLDER, help="Write TensorBoard events here (extra: tensorboard)."),
+    )
+
+
+def _add(command: Command, *options: Callable[[Command], Command]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
