@@ -140,7 +140,7 @@ def _read_columns(path: Path) -> Iterator[Record]:
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """A few rows at a time, of the known columns."""
+    """The record batches, as few columns as will do."""
     if path.suffix == ".parquet":
         with pq.ParquetFile(path) as file:
             known = [name for name in file.schema_arrow.names if name in TOKEN_COLUMNS + CHAT_COLUMNS]
@@ -148,9 +148,8 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
             yield from file.iter_batches(NUM_ROWS_A_READ, columns=known or None)
         return
     with pa.memory_map(str(path)) as source:
-        for batch in _arrow_batches(source):
-            for start in range(0, batch.num_rows, NUM_ROWS_A_READ):
-                yield batch.slice(start, NUM_ROWS_A_READ)
+        # However large, a batch is only mapped: its rows are read as they are asked for.
+        yield from _arrow_batches(source)
 
 
 def _arrow_batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:

@@ -293,6 +293,16 @@ def test_an_index_without_a_map_is_a_format_error(exported: Path, content: Any) 
         read_zlab(exported)
 
 
+def test_an_index_cannot_name_a_file_outside_the_folder(exported: Path) -> None:
+    (exported / "model.safetensors").rename(exported.parent / "outside.safetensors")
+    content = {"weight_map": {"fc.weight": "../outside.safetensors"}}
+    (exported / "model.safetensors.index.json").write_text(json.dumps(content))
+
+    with pytest.raises(FormatError) as caught:
+        read_zlab(exported)
+    assert str(exported / "outside.safetensors") == caught.value.where
+
+
 @pytest.mark.parametrize(
     ("extra", "lacking", "offered"),
     [

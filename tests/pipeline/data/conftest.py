@@ -39,6 +39,12 @@ TEMPLATES = {
         "{% else %}{{ m.content }}<|im_end|>{% endif %}{{ '\\n' }}"
         "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     ),
+    # As gpt-oss's: the last answer ends otherwise than those that a user follows.
+    "two ends": (
+        "{% for m in messages %}<|im_start|>{{ m.role }}{{ ':' }}{{ m.content }}"
+        "{{ '<|eot|>' if loop.last and m.role == 'assistant' else '<|im_end|>' }}{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}"
+    ),
     "endless": "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}",
     # Tells how many messages there are: no beginning of it is the beginning of a longer one.
     "unstable": "{{ messages | length }}{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}",

@@ -43,6 +43,10 @@ EXPECTED = {
         "<|start_header|>user<|end_header|>\n\n1<|eot|>"
         "<|start_header|>assistant<|end_header|>\n\n[o][k][<|eot|>]"
     ),
+    "two ends": (
+        "<|im_start|>user:hello<|im_end|><|im_start|>assistant:[h][i][<|im_end|>]"
+        "<|im_start|>user:1<|im_end|><|im_start|>assistant:[o][k][<|eot|>]"
+    ),
     "marked": (
         "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n[h][i][<|im_end|>]\n"
         "<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n[o][k][<|im_end|>]\n"

@@ -99,7 +99,7 @@ def test_a_folder_that_is_no_model_is_named(tmp_path: Path, files: dict[str, str
 
 
 def test_a_folder_without_tokenizer_has_ids_only(tmp_path: Path) -> None:
-    """Transformers would make one that knows no word."""
+    """The library would make one that knows no word."""
     (tmp_path / "config.json").write_text(CONFIG)
     vocabulary = load_vocabulary(TargetPlan(source="folder", path=str(tmp_path)), tmp_path)
 

@@ -151,6 +151,8 @@ def test_inside_its_blocks_the_rule_decides(analytic: bool) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("is_cuda", [False, True])
 def test_compiled_ways_equal_the_eager_ones_and_compile_once_for_all_shapes(is_cuda: bool) -> None:
+    # What an earlier test compiled would not be compiled here, and not reported.
+    torch.compiler.reset()
     compiles: list[tuple[str, float]] = []
     factory = MaskFactory(is_cuda=is_cuda, on_compile=lambda what, seconds: compiles.append((what, seconds)))
 
