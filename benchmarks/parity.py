@@ -28,6 +28,7 @@ from pipeline.config import TrainConfig
 from pipeline.forkserver import fork_server
 from pipeline.presets import find_preset
 from pipeline.signals import StopSignals
+from pipeline.supervise import train
 from pipeline.toggles import REGISTRY, honoured, not_applied
 from pipeline.topology import parse_topology
 
@@ -108,7 +109,6 @@ def cells(template: TrainConfig, folder: Path) -> Iterator[Callable[[ToggleValue
     current = folder / "current"
     os.environ[RUN_DIR_VARIABLE] = str(current)
     with fork_server() as context:
-        from pipeline.supervise import train
 
         def losses_of(values: ToggleValues) -> dict[int, float]:
             (current / "control").mkdir(parents=True)

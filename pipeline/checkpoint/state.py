@@ -23,7 +23,7 @@ from flashprof.contracts.toggles import ToggleValues
 from pipeline.presets import SLIDING, Preset
 
 if TYPE_CHECKING:
-    from pipeline.model.drafter import DrafterShape
+    from pipeline.model.shape import DrafterShape
 
 FORMAT = "flashprof-checkpoint"
 MAJOR = 1
@@ -133,7 +133,7 @@ def _decode_fields(kind: type, raw: Any, where: str, name: str) -> Any:
 
 
 def _field_types(kind: type) -> dict[str, Any]:
-    from pipeline.model.drafter import DrafterShape
+    from pipeline.model.shape import DrafterShape
 
     return typing.get_type_hints(kind, localns={"DrafterShape": DrafterShape})
 

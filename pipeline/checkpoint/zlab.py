@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pipeline.checkpoint.state import CheckpointState
-    from pipeline.model.drafter import DrafterShape
+    from pipeline.model.shape import DrafterShape
 
 CONFIG = "config.json"
 MODEL = "model.safetensors"

@@ -30,7 +30,7 @@ from pipeline.presets import FULL, SLIDING
 
 if TYPE_CHECKING:
     from pipeline.checkpoint.state import CheckpointState
-    from pipeline.model.drafter import DrafterShape
+    from pipeline.model.shape import DrafterShape
 
 ARCHITECTURE = "DFlashDraftModel"
 HUB_CLASS = "z-lab/Qwen3-8B-DFlash-b16--dflash.DFlashDraftModel"
@@ -253,7 +253,7 @@ def _layer_types(config: ConfigReader, num_layers: int) -> tuple[str, ...]:
 
 
 def _shape(config: ConfigReader, *, num_layers: int, num_taps: int) -> DrafterShape:
-    from pipeline.model.drafter import DrafterShape
+    from pipeline.model.shape import DrafterShape
 
     hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads")
     rope_theta = config.section("rope_parameters").get("rope_theta", config.find("rope_theta"))

@@ -94,6 +94,7 @@ def _resumed(context: click.Context, given: Mapping[str, Any], checkpoint: Path)
             where=str(checkpoint),
             next_command=f"leave out {names}; or export the checkpoint and use --warm-start for a new run",
         )
+    _check_branch(checkpoint, given["checkpoints"])
     toggles = (
         parse_toggles(given["expression"], REGISTRY)
         if _is_given(context, "expression")
@@ -107,6 +108,21 @@ def _resumed(context: click.Context, given: Mapping[str, Any], checkpoint: Path)
         resume_from=checkpoint,
         start_step=state.step,
     )
+
+
+def _check_branch(checkpoint: Path, folder: Path | None) -> None:
+    """Saving into a folder that holds later steps would mix two runs, and `auto` would go on with the wrong one."""
+    from pipeline.checkpoint.folder import find_checkpoint, has_checkpoints, read_state
+
+    if folder is None or not has_checkpoints(folder):
+        return
+    newest = find_checkpoint(folder)
+    if read_state(newest).step > read_state(checkpoint).step:
+        raise UsageError(
+            f"the checkpoint folder holds later steps than {checkpoint.name}",
+            where=str(newest),
+            next_command="--resume auto to continue from there, another --checkpoints folder, or delete the later ones",
+        )
 
 
 def _is_given(context: click.Context, name: str) -> bool:

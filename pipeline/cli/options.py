@@ -74,9 +74,7 @@ def saving_options(command: Command) -> Command:
     return _add(
         command,
         click.option("--checkpoints", type=FOLDER, help="Save here, also on SIGINT and SIGTERM."),
-        click.option(
-            "--save-every", default=200, show_default=True, type=click.IntRange(min=1), help="Steps between."
-        ),
+        click.option("--save-every", default=200, show_default=True, type=click.IntRange(min=1), help="Steps between."),
         click.option("--keep", default=3, show_default=True, type=click.IntRange(min=1), help="Newest to keep."),
         click.option("--resume", help="Checkpoint, folder of them, or `auto`: the newest in --checkpoints, if any."),
         click.option("--warm-start", type=EXISTING, help="Drafter in z-lab's layout whose weights to begin with."),

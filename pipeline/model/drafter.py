@@ -11,7 +11,6 @@ size.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,24 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
+from pipeline.model.shape import DrafterShape
+
 KERNEL_OPTIONS = {"FORCE_USE_FLEX_ATTENTION": True}
 """Below 128 queries torch 2.11 would take its decoding kernel, which does not compile for these masks."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrafterShape:
-    """Widths of a drafter."""
-
-    hidden_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    intermediate_size: int
-    num_layers: int
-    num_taps: int
-    """Target layers whose hidden states are concatenated."""
-    rms_norm_eps: float = 1e-6
-    rope_theta: float = 1e6
 
 
 def tap_layers(num_target_layers: int, num_taps: int) -> tuple[int, ...]:

@@ -52,9 +52,7 @@ def _load(seat: WorkerSeat, emitter: Emitter, peers: Peers) -> tuple[DrafterStep
     config = seat.config
     target: Any = load_target(config.preset, config.cache)
     layer_ids = target_layer_ids(config.preset, target.config)
-    shape = drafter_shape(
-        target.config, num_layers=len(config.preset.drafter.layer_types), num_taps=len(layer_ids)
-    )
+    shape = drafter_shape(target.config, num_layers=len(config.preset.drafter.layer_types), num_taps=len(layer_ids))
     # All drafters start equal, whatever ran before on this process's generator.
     torch.manual_seed(config.seed)
     drafter = Drafter(shape).to(seat.device)

@@ -69,9 +69,7 @@ def _serve(seat: WorkerSeat, emitter: Emitter, tools: Tools, item: WorkItem) -> 
     queue = seat.queues[item.drafter]
     with emitter.span("forward", device=True):
         input_ids_BS = torch.from_numpy(item.input_ids_BS).long()
-        states_BSD = tools.target.forward(
-            input_ids_BS.to(seat.device, non_blocking=True), early_exit=item.early_exit
-        )
+        states_BSD = tools.target.forward(input_ids_BS.to(seat.device, non_blocking=True), early_exit=item.early_exit)
     with emitter.span("pack", device=True):
         packed = _pack_message(item, input_ids_BS, states_BSD, tools.pack)
     with emitter.span("share"):

@@ -11,7 +11,7 @@ from pipeline.checkpoint.folder import save_checkpoint
 from pipeline.checkpoint.state import CheckpointState
 from pipeline.config import TrainConfig
 from pipeline.log_output import say
-from pipeline.model.drafter import DrafterShape
+from pipeline.model.shape import DrafterShape
 
 
 @dataclass(frozen=True, kw_only=True)

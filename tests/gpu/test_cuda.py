@@ -16,7 +16,8 @@ from flashprof import emit
 from flashprof.contracts.events import decode
 from pipeline.model.anchors import document_ids, sample_anchors, valid_anchors
 from pipeline.model.drafter import attend
-from pipeline.model.mask import CompiledMaskBuilder, MaskTables, additive_mask, block_mask, mask_tables
+from pipeline.model.mask_evaluated import additive_mask, block_mask
+from pipeline.model.mask_rule import MaskTables, mask_tables
 from pipeline.train.metrics import AsyncMetrics, SyncMetrics
 
 # torch warns about its own deprecated parts while it compiles, and about its sync debug mode.
@@ -36,20 +37,6 @@ def make_tables(num_context: int, num_anchors: int, block_size: int, window: int
     valid_T = valid_anchors(document_T, torch.ones(num_context, dtype=torch.bool), block_size)
     anchors = sample_anchors(valid_T, num_anchors, torch.Generator().manual_seed(num_context))
     return mask_tables(anchors.position_A.to(DEVICE), document_T.to(DEVICE), block_size=block_size, window=window)
-
-
-@pytest.mark.parametrize("window", [None, 256])
-@pytest.mark.parametrize("num_context", [1024, 2048, 3072])
-def test_compiled_block_mask_equals_the_evaluated_one(num_context: int, window: int | None) -> None:
-    tables = make_tables(num_context, num_anchors=64, block_size=16, window=window)
-    compiled = CompiledMaskBuilder(is_cuda=True, on_compile=lambda what, seconds: None)
-
-    expected = block_mask(tables)
-    actual = compiled(tables)
-
-    assert torch.equal(expected.to_dense(), actual.to_dense())
-    assert torch.equal(expected.kv_num_blocks, actual.kv_num_blocks)
-    assert torch.equal(expected.full_kv_num_blocks, actual.full_kv_num_blocks)
 
 
 @pytest.mark.parametrize("window", [None, 256])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flashprof.contracts.errors import UnknownNameError
-from pipeline.data.batches import LENGTH_MULTIPLE
+from pipeline.data.buckets import LENGTH_MULTIPLE
 from pipeline.presets import PRESETS, find_preset
 
 

@@ -17,7 +17,8 @@ from flashprof.contracts.errors import FormatError, ToolError, UsageError
 from pipeline.checkpoint.zlab import read_plan, read_zlab, write_zlab
 from pipeline.model.anchors import document_ids
 from pipeline.model.drafter import Drafter, DrafterShape, tap_layers
-from pipeline.model.mask import additive_mask, mask_tables
+from pipeline.model.mask_evaluated import additive_mask
+from pipeline.model.mask_rule import mask_tables
 from pipeline.model.target import load_target
 from pipeline.presets import FULL, SLIDING, TINY
 

@@ -103,6 +103,14 @@ def test_a_folder_of_another_run_is_not_written_over(folder: Path) -> None:
     assert "--resume auto" in str(caught.value.next_command)
 
 
+def test_an_older_checkpoint_is_not_continued_into_a_folder_with_later_ones(folder: Path, tmp_path: Path) -> None:
+    older = str(folder / "step-00000030")
+
+    with pytest.raises(UsageError, match="later steps"):
+        begin("--resume", older, "--checkpoints", str(folder))
+    assert 30 == begin("--resume", older, "--checkpoints", str(tmp_path / "other")).start_step
+
+
 def test_auto_without_a_folder_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="--checkpoints"):
         begin("--resume", "auto")

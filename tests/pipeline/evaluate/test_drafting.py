@@ -95,14 +95,17 @@ def test_a_draft_is_the_likeliest_token_of_every_slot_behind_the_anchor(
     hidden_TF = torch.randn(9, shape.num_taps * shape.hidden_size, generator=torch.Generator().manual_seed(1))
     drafting.start(9)
     drafting.extend(hidden_TF)
+    num_telling = 0
     for anchor in range(20):
         block_ids_Q = torch.tensor([anchor] + [vocabulary.mask_token_id] * (BLOCK - 1))
         final_QD = drafting.final_states(vocabulary.embedding_VD[block_ids_Q])
         expected = (final_QD @ vocabulary.head_VD.T).argmax(dim=-1).tolist()
 
         assert expected[1:] == drafting.draft(torch.tensor([anchor])).tolist()
-        # The anchor's own slot would say something else: the comparison can tell.
-        assert anchor == vocabulary.mask_token_id or expected[0] != expected[1]
+        num_telling += expected[1:] != expected[:-1]
+
+    # With the anchor's own slot instead of the last, most drafts would be others.
+    assert num_telling > 10
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -20,7 +20,7 @@ from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.toggles import parse_toggles
 from flashprof.emit import connect
 from pipeline.config import HostPlace, TrainConfig
-from pipeline.data.batches import batches_from
+from pipeline.data.batches import BatchPlan, batches_from
 from pipeline.presets import TINY
 from pipeline.roles.dispatcher import Dispatcher, Lines
 from pipeline.toggles import REGISTRY
@@ -105,6 +105,40 @@ class Stage:
 Build = Callable[..., Stage]
 
 
+def make_config(
+    cache: Path, topology: str, *, num_steps: int, start_step: int, accumulate: int, host: HostPlace
+) -> TrainConfig:
+    num_targets, num_drafters = map(int, topology.split("+"))
+    data, recipe = replace(TINY.data, token_budget=1024), replace(TINY.recipe, accumulate=accumulate)
+    return TrainConfig(
+        preset=replace(TINY, data=data, recipe=recipe),
+        topology=Topology(num_targets, num_drafters),
+        toggles=parse_toggles("none", REGISTRY),
+        refused={},
+        num_steps=num_steps,
+        seed=0,
+        device="cpu",
+        num_threads=1,
+        cache=cache,
+        log_every=1,
+        start_step=start_step,
+        host=host,
+    )
+
+
+def first_batches(config: TrainConfig, lengths_N: Any) -> Iterator[BatchPlan]:
+    data = config.preset.data
+    return batches_from(
+        lengths_N,
+        np.arange(NUM_SAMPLES),
+        bounds=data.bucket_bounds,
+        token_budget=data.token_budget,
+        max_samples=data.max_samples,
+        seed=0,
+        first=config.num_batches_before,
+    )
+
+
 @pytest.fixture
 def build(dataset: datasets.Dataset, tmp_path: Path) -> Build:
     def make(
@@ -116,23 +150,15 @@ def build(dataset: datasets.Dataset, tmp_path: Path) -> Build:
         host: HostPlace | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> Stage:
-        num_targets, num_drafters = map(int, topology.split("+"))
-        data, recipe = replace(TINY.data, token_budget=1024), replace(TINY.recipe, accumulate=accumulate)
-        config = TrainConfig(
-            preset=replace(TINY, data=data, recipe=recipe),
-            topology=Topology(num_targets, num_drafters),
-            toggles=parse_toggles("none", REGISTRY),
-            refused={},
+        config = make_config(
+            tmp_path,
+            topology,
             num_steps=num_steps,
-            seed=0,
-            device="cpu",
-            num_threads=1,
-            cache=tmp_path,
-            log_every=1,
             start_step=start_step,
+            accumulate=accumulate,
             host=host or HostPlace(),
         )
-        pairs = [CONTEXT.Pipe() for _ in range(num_targets)]
+        pairs = [CONTEXT.Pipe() for _ in range(config.topology.num_targets)]
         status, drafter = CONTEXT.Pipe()
         order_reader, orders = CONTEXT.Pipe(duplex=False)
         (tmp_path / "control").mkdir(exist_ok=True)
@@ -145,15 +171,7 @@ def build(dataset: datasets.Dataset, tmp_path: Path) -> Build:
             should_stop=stop.is_set,
             check_workers=check,
         )
-        batches = batches_from(
-            np.asarray(dataset["length"]),
-            np.arange(NUM_SAMPLES),
-            bounds=data.bucket_bounds,
-            token_budget=data.token_budget,
-            max_samples=data.max_samples,
-            seed=0,
-            first=config.num_batches_before,
-        )
+        batches = first_batches(config, np.asarray(dataset["length"]))
 
         def events() -> EventLog:
             emitter.close()
@@ -168,7 +186,7 @@ def build(dataset: datasets.Dataset, tmp_path: Path) -> Build:
             CommandWriter(tmp_path / "control"),
             events,
             stop,
-            (num_steps - 1, num_drafters - 1, accumulate - 1),
+            (num_steps - 1, config.topology.num_drafters - 1, accumulate - 1),
         )
 
     return make
@@ -337,4 +355,3 @@ def test_a_dead_worker_ends_the_run_with_its_name(build: Build) -> None:
 
     with pytest.raises(SubjectError, match="target-0"):
         stage.dispatcher.run()
-

@@ -58,9 +58,7 @@ def trainer(drafter: Drafter, tmp_path: Path, device: str = "cpu") -> DrafterSte
     )
     optimizer = make_optimizer(drafter, preset().recipe)
     learner = Learner(drafter=drafter, optimizer=optimizer, preset=preset(), num_steps=20)
-    peers = Peers(
-        rank=0, num_drafters=1, rendezvous=tmp_path / "store", host=HostPlace(), device=torch.device(device)
-    )
+    peers = Peers(rank=0, num_drafters=1, rendezvous=tmp_path / "store", host=HostPlace(), device=torch.device(device))
     return DrafterStep(learner, frozen, peers, connect("drafter"))
 
 
