@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flashprof.contracts.errors import ToolError
-from pipeline.cli.train import _choose_device, _default_cache
+from pipeline.cli.machine import choose_device, default_cache
 from pipeline.signals import stop_signals
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def _open(given: dict[str, Any]) -> tuple[OpenedCheckpoint, Effort]:
     )
     opened = open_checkpoint(
         path,
-        cache=given["cache"] or _default_cache(),
-        device=_choose_device(given["device"]),
+        cache=given["cache"] or default_cache(),
+        device=choose_device(given["device"]),
         dtype=getattr(torch, given["dtype"]),
     )
     return opened, effort

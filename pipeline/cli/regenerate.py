@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flashprof.contracts.errors import UsageError
-from pipeline.cli.train import _choose_device, _default_cache
+from pipeline.cli.machine import choose_device, default_cache
 from pipeline.presets import Preset, TargetPlan, find_preset
 from pipeline.signals import stop_signals
 
@@ -102,8 +102,8 @@ def _open(given: dict[str, Any], preset: Preset) -> Work:
     from pipeline.evaluate.regenerate import TargetAnswerer
     from pipeline.model.target import load_target
 
-    device = _choose_device(given["device"])
-    cache = given["cache"] or _default_cache()
+    device = choose_device(given["device"])
+    cache = given["cache"] or default_cache()
     vocabulary = load_vocabulary(preset.target, cache)
     if vocabulary.tokenizer is None or not vocabulary.tokenizer.chat_template:
         raise UsageError(
