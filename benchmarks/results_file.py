@@ -147,6 +147,10 @@ def _installed(packages: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 def _commit() -> str:
     """The measured source; `-dirty` where it holds changes that no commit has."""
+    exported = RESULTS.parents[1] / "COMMIT"
+    # An export of a commit has no history: `git archive` for a machine without git (docs/h200.md).
+    if exported.exists():
+        return exported.read_text(encoding="utf-8").strip()
     command = ["git", "describe", "--always", "--abbrev=12", "--dirty"]
     done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from flashprof.contracts.errors import UnknownNameError
@@ -131,6 +131,16 @@ SMOLLM2 = Preset(
     recipe=Recipe(lr=1e-3),
 )
 
+SMOLLM2_GPU = replace(
+    SMOLLM2,
+    name="smollm2-gpu",
+    summary="the same models with five drafter layers and larger batches, for one GPU; make smollm2",
+    drafter=DrafterPlan(
+        layer_types=(FULL,) * 5, sliding_window=256, block_size=16, num_anchors=1024, loss_decay_gamma=7.0
+    ),
+    data=replace(SMOLLM2.data, token_budget=16_384, max_samples=128),
+)
+
 QWEN3_8B = Preset(
     name="qwen3-8b",
     summary="the peers' recipe for Qwen3-8B; needs --target DIR with its weights and --data",
@@ -158,7 +168,7 @@ QWEN3_8B = Preset(
 )
 """Two samples of 3,072 tokens × 512 anchors a batch; 3 drafters × 2 batches are 12 samples a step (anchors.md)."""
 
-PRESETS = MappingProxyType({preset.name: preset for preset in (TINY, SMOLLM2, QWEN3_8B)})
+PRESETS = MappingProxyType({preset.name: preset for preset in (TINY, SMOLLM2, SMOLLM2_GPU, QWEN3_8B)})
 
 
 def find_preset(name: str) -> Preset:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.toggles import Toggle, ToggleValues
 
-ROUNDING = 1e-4
-"""Relative: what another order of float32 sums makes of a step's loss within 50 steps (docs/parity.md)."""
+ROUNDING = 2e-4
+"""
+Relative: what another order of sums makes of a step's loss within 50 steps: 9e-5 on an H200 in bfloat16 (docs/parity.md).
+"""
 
 REGISTRY: tuple[Toggle, ...] = (
     Toggle(
@@ -55,7 +57,9 @@ REGISTRY: tuple[Toggle, ...] = (
     ),
     Toggle(
         name="warmup",
-        help="run each bucket's commonest batch shape before the first step: compilation and allocation come early",
+        help="run each batch shape before the first step: compilation and allocation come early",
+        # On CUDA flex_attention compiles for the first shape that it meets, so that the order of shapes decides.
+        loss_tolerance=ROUNDING,
     ),
     Toggle(
         name="docids",
