@@ -29,15 +29,21 @@ from scipy import stats
 
 from benchmarks.emitter import time_rounds, to_measures
 from benchmarks.results_file import RESULTS, Goal, Measure, write_results
+from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import Emitter, connect
+from pipeline.config import HostPlace
 from pipeline.model.drafter import Drafter
-from pipeline.model.target import drafter_shape, load_target
+from pipeline.model.target import drafter_shape, load_tables, target_layer_ids
 from pipeline.presets import TINY, Preset
 from pipeline.roles.drafter import synthetic_row
 from pipeline.roles.worker import Rehearsal
 from pipeline.toggles import REGISTRY
+from pipeline.train.optimizer import make_optimizer
 from pipeline.train.peers import Peers
-from pipeline.train.step import DrafterStep, FrozenTables, make_optimizer
+from pipeline.train.rows import FrozenTables
+from pipeline.train.step import DrafterStep, Learner, StepInput
+from pipeline.transport.messages import Order
+from pipeline.ways import Ways
 
 CPU = torch.device("cpu")
 EMITTER_ROUNDS = 51
@@ -45,7 +51,14 @@ REAL_ROW = Rehearsal(num_samples=2, padded_length=1024)
 SHORT_ROW = Rehearsal(num_samples=1, padded_length=128)
 SHORT = replace(TINY, drafter=replace(TINY.drafter, num_anchors=8))
 REAL_STEPS = 40
-TOGGLES = {toggle.name: toggle.default for toggle in REGISTRY}
+TOGGLES: ToggleValues = {toggle.name: toggle.default for toggle in REGISTRY}
+OWN_PHASES = ("anchors", "mask", "forward", "loss", "backward", "clip", "optimizer", "metrics")
+"""What `DrafterStep` records of a step."""
+LOOP_PHASES = ("wait_hidden", "receive", "make_room", "unpack", "control", "metrics", "receive", "log")
+"""What the drafter's loop records around it."""
+GAUGES = ("queue", "loss", "acc", "grad_norm", "hidden_mismatch", "metrics_stamp", "lr", "padding_share")
+NUM_WAYS = 6
+"""Phases whose way each step says."""
 EMITTER_GOAL_PCT = 0.1
 SAMPLING_GOAL_PCT = 3.0
 
@@ -143,27 +156,16 @@ def time_real_step() -> float:
 def time_calls_of_a_step(folder: Path, num_steps: int = 2_000) -> float:
     """Microseconds that all emitter calls of one drafter step take, flush included."""
     emitter = connect("drafter", trains=True, run_dir=folder)
-    phases = (
-        "wait_hidden",
-        "receive",
-        "control",
-        "anchors",
-        "mask",
-        "forward",
-        "loss",
-        "backward",
-        "clip",
-        "optimizer",
-    )
+    ways = Ways(emitter)
     times_us = []
     for step in range(num_steps):
         start_s = time.perf_counter()
-        for phase in (*phases, "metrics", "log"):
+        for phase in OWN_PHASES:
             with emitter.span(phase):
                 pass
-        for name in ("queue", "loss", "acc", "grad_norm"):
-            emitter.gauge(name, step, 1.5)
-        emitter.end_step(step, num_tokens=2048, num_supervised_tokens=1500, num_padding_tokens=100)
+        for phase in OWN_PHASES[:NUM_WAYS]:
+            ways.note(phase, "plain")
+        _record_loop(emitter, step)
         times_us.append((time.perf_counter() - start_s) * 1e6)
     emitter.close()
     return median(times_us)
@@ -187,36 +189,34 @@ def profile_windows(reports: Path, num_windows: int) -> dict[str, Any]:
 
 def make_trainers(preset: Preset, emitters: dict[str, Emitter]) -> dict[str, DrafterStep]:
     """One model and optimizer, once for each emitter."""
-    target: Any = load_target(preset, Path())
-    drafter = Drafter(drafter_shape(target.config, num_layers=len(preset.drafter.layer_types)))
-    frozen = FrozenTables(
-        embedding_VD=target.get_input_embeddings().weight.detach(),
-        head_VD=target.get_output_embeddings().weight.detach(),
-        mask_token_id=2,
-    )
-    optimizer = make_optimizer(drafter, preset, 0)
-    peers = Peers(rank=0, num_drafters=1, rendezvous=Path(), device=CPU)
-    return {
-        arm: DrafterStep(
-            drafter=drafter, frozen=frozen, preset=preset, peers=peers, emitter=emitter, optimizer=optimizer
-        )
-        for arm, emitter in emitters.items()
-    }
+    config, embedding_VD, head_VD = load_tables(preset, Path())
+    num_taps = len(target_layer_ids(preset, config))
+    drafter = Drafter(drafter_shape(config, num_layers=len(preset.drafter.layer_types), num_taps=num_taps))
+    frozen = FrozenTables(embedding_VD=embedding_VD.detach(), head_VD=head_VD.detach(), mask_token_id=2)
+    optimizer = make_optimizer(drafter, preset.recipe)
+    learner = Learner(drafter=drafter, optimizer=optimizer, preset=preset, num_steps=0)
+    peers = Peers(rank=0, num_drafters=1, rendezvous=Path(), host=HostPlace(), device=CPU)
+    return {arm: DrafterStep(learner, frozen, peers, emitter) for arm, emitter in emitters.items()}
 
 
 def _run_step(trainer: DrafterStep, emitter: Emitter, shape: Rehearsal) -> float:
     """Wall seconds of one step with everything that the trainer's loop records in it."""
     item = synthetic_row(shape, len(TINY.drafter.layer_types) * TINY.target.hidden_size, CPU)
-    generator = torch.Generator().manual_seed(0)
+    given = StepInput(step=0, generator=torch.Generator().manual_seed(0), toggles=TOGGLES, order=Order())
     start_s = time.perf_counter()
-    trainer.run(item, TOGGLES, generator)
-    for phase in ("wait_hidden", "receive", "control", "log"):
+    trainer.run([item], given)
+    _record_loop(emitter, 0)
+    return time.perf_counter() - start_s
+
+
+def _record_loop(emitter: Emitter, step: int) -> None:
+    """What the drafter's loop records of a step besides what `DrafterStep` does."""
+    for phase in LOOP_PHASES:
         with emitter.span(phase):
             pass
-    for name in ("queue", "loss", "acc", "grad_norm"):
-        emitter.gauge(name, 0, 1.5)
-    emitter.end_step(0, num_tokens=2048, num_supervised_tokens=1500, num_padding_tokens=100)
-    return time.perf_counter() - start_s
+    for name in GAUGES:
+        emitter.gauge(name, step, 1.5)
+    emitter.end_step(step, num_tokens=2048, num_supervised_tokens=1500, num_padding_tokens=100)
 
 
 if __name__ == "__main__":

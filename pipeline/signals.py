@@ -14,7 +14,7 @@ class StopSignals:
     What SIGINT and SIGTERM do.
 
     While the run loads, there is nothing to finish: they end it at once. Once it trains, the first is noted, so
-    that the steps under way can be finished, and a second ends it at once.
+    that the steps under way can be finished, a second ends it at once, and a third does not wait for that either.
     """
 
     def __init__(self, *, exit_now: Callable[[int], None] = os._exit) -> None:
@@ -27,12 +27,12 @@ class StopSignals:
     def note(self, number: int, frame: FrameType | None) -> None:
         """The signal handler; it does not print, since the signal may have come in the middle of a print."""
         del frame
-        if not self.is_training:
+        if not self.is_training or len(self.received) > 1:
             self._end_at_once(128 + number)
-        elif self.received:
+            return
+        self.received.append(signal.Signals(number))
+        if len(self.received) > 1:
             raise SystemExit(128 + number)
-        else:
-            self.received.append(signal.Signals(number))
 
     def _end_at_once(self, status: int) -> None:
         # Not by raising: in the middle of torch's import, one exception in 146 became an abort (SIGABRT).

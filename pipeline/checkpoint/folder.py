@@ -134,6 +134,23 @@ def read_state(path: Path) -> CheckpointState:
         raise
 
 
+def check_tensors(path: Path) -> None:
+    """
+    Make sure that the tensor files of the checkpoint at *path* are whole, by their headers: no tensor is read.
+
+    Raises:
+        FormatError: One is cut off, or is something else.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    for name in (MODEL, OPTIMIZER):
+        try:
+            with safe_open(path / name, framework="numpy"):
+                pass
+        except (OSError, SafetensorError) as error:
+            raise _unreadable(path / name, error) from error
+
+
 def load_weights(path: Path) -> dict[str, Tensor]:
     """
     The drafter's weights in the checkpoint at *path*, float32 on the CPU, by z-lab's names.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -15,6 +15,9 @@ from flashprof.contracts.toggles import ToggleValues, parse_toggles
 from pipeline.cli.workload import make_workload
 from pipeline.presets import Preset
 from pipeline.toggles import REGISTRY
+
+if TYPE_CHECKING:
+    from pipeline.checkpoint.state import CheckpointState
 
 OF_THE_CHECKPOINT = (
     "preset", "target", "data", "mask_token_id", "max_length", "buckets", "token_budget", "anchors",
@@ -36,6 +39,11 @@ class Beginning:
     start_step: int = 0
     warm_start: Path | None = None
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the checkpoint has all steps behind it."""
+        return 0 < self.num_steps <= self.start_step
+
 
 def find_beginning(context: click.Context, given: Mapping[str, Any]) -> Beginning:
     """
@@ -53,7 +61,7 @@ def find_beginning(context: click.Context, given: Mapping[str, Any]) -> Beginnin
     if given["warm_start"] is not None:
         from pipeline.cli.warm import warmed
 
-        preset = warmed(preset, given["warm_start"])
+        preset = warmed(preset, given["warm_start"], mask_token_id=given["mask_token_id"])
     return Beginning(
         preset=preset,
         toggles=toggles,
@@ -83,9 +91,10 @@ def _checkpoint(given: Mapping[str, Any]) -> Path | None:
 
 
 def _resumed(context: click.Context, given: Mapping[str, Any], checkpoint: Path) -> Beginning:
-    from pipeline.checkpoint.folder import read_state
+    from pipeline.checkpoint.folder import check_tensors, read_state
 
     state = read_state(checkpoint)
+    check_tensors(checkpoint)
     contradicting = [name for name in OF_THE_CHECKPOINT if _is_given(context, name)]
     if contradicting:
         names = ", ".join("--" + name.replace("_", "-") for name in contradicting)
@@ -104,10 +113,23 @@ def _resumed(context: click.Context, given: Mapping[str, Any], checkpoint: Path)
         preset=state.preset,
         toggles=toggles,
         seed=state.seed,
-        num_steps=given["steps"] if _is_given(context, "steps") else state.num_steps,
+        num_steps=_num_steps(context, given, state),
         resume_from=checkpoint,
         start_step=state.step,
     )
+
+
+def _num_steps(context: click.Context, given: Mapping[str, Any], state: CheckpointState) -> int:
+    if not _is_given(context, "steps"):
+        return state.num_steps
+    num_steps: int = given["steps"]
+    if 0 < num_steps < state.step:
+        raise UsageError(
+            f"the checkpoint has more steps behind it than --steps {num_steps:,}: it counts those of the whole run",
+            offered=str(num_steps),
+            allowed=f"more than {state.step:,}, or 0: until stopped",
+        )
+    return num_steps
 
 
 def _check_branch(checkpoint: Path, folder: Path | None) -> None:

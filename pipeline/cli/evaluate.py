@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flashprof.contracts.errors import ToolError
+from flashprof.contracts.errors import ToolError, UsageError
 from pipeline.cli.machine import choose_device, default_cache
+from pipeline.cli.places import require_writable
 from pipeline.signals import stop_signals
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ def evaluate(**given: Any) -> None:
     Teacher-forced accuracy and acceptance length on held-out samples, then greedy generation with and without the
     drafter: both texts must be the same, token by token.
     """
+    if not given["num_prompts"] and not given["num_batches"]:
+        raise UsageError(
+            "there is nothing to evaluate", offered="--num-prompts 0 --num-batches 0", allowed="one above 0"
+        )
+    require_writable(given["json_file"], "--json")
     # While this loads, Ctrl-C ends it at once: an exception in torch's import can become an abort.
     with stop_signals():
         opened, effort = _open(given)

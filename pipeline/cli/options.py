@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,18 @@ from flashprof.contracts.toggles import EXAMPLE
 Command = Callable[..., Any]
 FOLDER = click.Path(path_type=Path, file_okay=False)
 EXISTING = click.Path(path_type=Path, exists=True)
+EXISTING_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+MOST_STEPS = 10**12
+"""Steps are counted in 64 bits, times drafters and batches."""
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range: `nan` is in every one by its comparisons, and `inf` in an open one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number that *value* spells."""
+        number = super().convert(value, param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{value} is not a finite number.", param, ctx)
 
 
 def workload_options(command: Command) -> Command:
@@ -22,7 +35,7 @@ def workload_options(command: Command) -> Command:
         click.option(
             "--preset", default="tiny", show_default=True, help="Workload; `python -m pipeline presets` lists them."
         ),
-        click.option("--target", type=EXISTING, help="Transformers folder of the frozen target, with its tokenizer."),
+        click.option("--target", type=EXISTING_FOLDER, help="Transformers folder of the frozen target, tokenizer too."),
         click.option("--data", type=EXISTING, help="Conversations or pre-tokenised samples: JSONL, Arrow, Parquet."),
         click.option("--mask-token-id", type=click.IntRange(min=0), help="Token that stands for `to be drafted`."),
         click.option("--max-length", type=click.IntRange(min=32, max=2**17), help="Longest sample; longer are cut."),
@@ -38,9 +51,9 @@ def recipe_options(command: Command) -> Command:
     """How it is optimised; each overrides the preset."""
     return _add(
         command,
-        click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Peak learning rate."),
+        click.option("--lr", type=FiniteRange(min=0, min_open=True), help="Peak learning rate."),
         click.option("--schedule", type=click.Choice(["cosine", "linear", "wsd", "constant"]), help="After warm-up."),
-        click.option("--warmup-ratio", type=click.FloatRange(min=0, max=1), help="Part of the steps that warm up."),
+        click.option("--warmup-ratio", type=FiniteRange(min=0, max=1), help="Part of the steps that warm up."),
         click.option("--accumulate", type=click.IntRange(min=1, max=1024), help="Batches a drafter a step."),
     )
 
@@ -53,7 +66,13 @@ def run_options(command: Command) -> Command:
         click.option(
             "--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}"
         ),
-        click.option("--steps", default=200, show_default=True, type=click.IntRange(min=0), help="0: until stopped."),
+        click.option(
+            "--steps",
+            default=200,
+            show_default=True,
+            type=click.IntRange(min=0, max=MOST_STEPS),
+            help="0: until stopped.",
+        ),
         click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0, max=2**63 - 1)),
         click.option("--device", default="auto", show_default=True, type=click.Choice(["auto", "cpu", "cuda"])),
         click.option(
@@ -77,7 +96,7 @@ def saving_options(command: Command) -> Command:
         click.option("--save-every", default=200, show_default=True, type=click.IntRange(min=1), help="Steps between."),
         click.option("--keep", default=3, show_default=True, type=click.IntRange(min=1), help="Newest to keep."),
         click.option("--resume", help="Checkpoint, folder of them, or `auto`: the newest in --checkpoints, if any."),
-        click.option("--warm-start", type=EXISTING, help="Drafter in z-lab's layout whose weights to begin with."),
+        click.option("--warm-start", type=EXISTING_FOLDER, help="Drafter in z-lab's layout to begin with."),
         click.option("--tensorboard", type=FOLDER, help="Write TensorBoard events here (extra: tensorboard)."),
     )
 

@@ -12,6 +12,7 @@ import click
 
 from flashprof.contracts.errors import UsageError
 from pipeline.cli.machine import choose_device, default_cache
+from pipeline.cli.places import require_writable
 from pipeline.presets import Preset, TargetPlan, find_preset
 from pipeline.signals import stop_signals
 
@@ -46,6 +47,7 @@ def regenerate(**given: Any) -> None:
     same command continues where it stopped. Train on it with `--data OUT`.
     """
     preset = _find_workload(given)
+    require_writable(given["out"], "--out")
     with stop_signals():
         work = _open(given, preset)
     _run(work, batch_size=given["batch_size"], max_turns=given["max_turns"])
@@ -87,6 +89,12 @@ def _open(given: dict[str, Any], preset: Preset) -> Work:
     from pipeline.evaluate.answer_file import AnswerFile, conversations_digest
 
     conversations = _read(preset)
+    if not any(conversations):
+        raise UsageError(
+            "no conversation has an answer to replace",
+            where=preset.data.path or preset.data.source,
+            allowed="a turn of the assistant after one of the user",
+        )
     max_length = given["max_length"] or preset.data.max_length
     settings = {
         "target": [preset.target.source, preset.target.path],
@@ -111,14 +119,28 @@ def _open(given: dict[str, Any], preset: Preset) -> Work:
             where=vocabulary.where,
             next_command="add chat_template.jinja to the folder",
         )
+    model = load_target(preset, cache).to(device)
+    _check_room(model.config, max_length, given["max_new_tokens"])
     answerer = TargetAnswerer(
-        load_target(preset, cache).to(device),
+        model,
         vocabulary.tokenizer,
         max_new_tokens=given["max_new_tokens"],
         max_length=max_length,
     )
     chosen = conversations[: given["num_conversations"]]
     return Work(conversations=chosen, file=file, path=given["out"], answerer=answerer)
+
+
+def _check_room(config: Any, max_length: int, max_new_tokens: int) -> None:
+    """Past its positions a model's words mean nothing, and seldom end."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is not None and max_length + max_new_tokens > positions:
+        raise UsageError(
+            "the longest conversation and its answer have more tokens than the target has positions",
+            offered=f"--max-length {max_length} + --max-new-tokens {max_new_tokens}",
+            allowed=f"{positions:,} together, by max_position_embeddings in config.json",
+            next_command="a smaller --max-new-tokens or --max-length",
+        )
 
 
 def _read(preset: Preset) -> list[Conversation]:
@@ -140,7 +162,10 @@ def _run(work: Work, *, batch_size: int, max_turns: int) -> None:
         work.conversations, work.file.done_ids, batch_size=batch_size, max_turns=max_turns
     )
     num_left = sum(map(len, batches))
-    click.echo(f"{len(work.conversations):,} conversations, {len(work.file.done_ids):,} answered already", err=True)
+    num_empty = sum(not conversation for conversation in work.conversations)
+    left_out = f", {num_empty:,} without an answer to replace" if num_empty else ""
+    num_done = len(work.file.done_ids)
+    click.echo(f"{len(work.conversations):,} conversations, {num_done:,} answered already{left_out}", err=True)
     tally = Tally()
     start_s = time.perf_counter()
     try:

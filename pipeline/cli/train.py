@@ -11,6 +11,7 @@ from flashprof.contracts.toggles import format_toggles
 from pipeline.cli.beginning import Beginning, find_beginning
 from pipeline.cli.machine import choose_device, default_cache, num_cores, set_thread_variables
 from pipeline.cli.options import recipe_options, run_options, saving_options, workload_options
+from pipeline.cli.places import require_writable
 from pipeline.faults import find_fault
 from pipeline.forkserver import end_fork_server, fork_server
 from pipeline.hosts import find_host
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 def train(context: click.Context, **given: Any) -> None:
     """Train a drafter."""
     beginning = find_beginning(context, given)
+    if beginning.is_finished:
+        # As a restart by torchrun or a scheduler meets it: no error, and no target is loaded for it.
+        click.echo(f"finished before: {beginning.resume_from} has all {beginning.num_steps:,} steps; more: --steps")
+        return
+    for name in ("checkpoints", "tensorboard"):
+        require_writable(given[name], f"--{name}")
     find_fault(given["fault"], beginning.toggles)
     if given["tensorboard"] is not None:
         require_tensorboard()

@@ -39,9 +39,16 @@ def to_conversation(fields: dict[str, Any], where: str) -> Conversation:
         Empty where the assistant never answers.
 
     Raises:
-        FormatError: A turn without role or text, or with a role that is not known.
+        FormatError: No conversation, a turn without role or text, or one with a role that is not known.
     """
     column = "messages" if "messages" in fields else "conversations"
+    if column not in fields:
+        raise FormatError(
+            "not a conversation",
+            where=where,
+            offered=", ".join(map(str, fields)),
+            allowed="messages, or conversations (ShareGPT)",
+        )
     turns = fields[column]
     if not isinstance(turns, list):
         raise FormatError(f"{column} is not a list", where=where, offered=str(turns)[:60])

@@ -67,6 +67,7 @@ def encode_stdlib(job: BuildJob) -> EncodedSource:
             "stdlib has a vocabulary of its own, and this target has another one",
             offered=f"target {target.source!r}",
             allowed="a random target; for others the data sources dialogues and file",
+            next_command="--data FILE",
         )
     documents = list(stdlib_documents(MAX_STDLIB_BYTES, longest_bytes=int(STDLIB_BYTES_A_TOKEN * max_length)))
     label = f"training a BPE of {target.vocab_size:,} tokens"

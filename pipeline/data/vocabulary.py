@@ -143,7 +143,7 @@ def _with_tokenizer(folder: Path, *, size: int, own_mask_token_id: int | None) -
         raise UsageError(
             f"cannot load the target's tokenizer: {error}", where=str(folder), allowed="a folder with tokenizer.json"
         ) from error
-    named = {"pad": tokenizer.pad_token_id, "eos": tokenizer.eos_token_id, "bos": tokenizer.bos_token_id}
+    named = {name: getattr(tokenizer, f"{name}_token_id") for name in ("pad", "eos", "bos", "unk")}
     return Vocabulary(
         size=size,
         tokenizer=tokenizer,

@@ -19,6 +19,7 @@ from flashprof.contracts.errors import FormatError, ToolError, UsageError
 from pipeline.data.conversations import Conversation
 
 LINE_VERSION = 1
+LINE_START = b'{"messages": '
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +81,22 @@ class AnswerFile:
     def _read(self) -> frozenset[int]:
         try:
             raw = self._path.read_bytes()
-            # A kill in the middle of a write leaves half a line, which the next batch would be glued to.
-            whole = raw[: raw.rfind(b"\n") + 1]
-            if len(whole) < len(raw):
-                os.truncate(self._path, len(whole))
+            end = raw.rfind(b"\n") + 1
+            lines = raw[:end].splitlines()
+            done_ids = frozenset(self._read_id(line, number) for number, line in enumerate(lines, start=1))
+            if raw[end:]:
+                self._check_torn(raw[end:], len(lines) + 1)
+                # The next batch would be glued to it.
+                os.truncate(self._path, end)
         except OSError as error:
             raise ToolError(f"cannot read the answers: {error.strerror}", where=str(self._path)) from error
-        return frozenset(self._read_id(line, number) for number, line in enumerate(whole.splitlines(), start=1))
+        return done_ids
+
+    def _check_torn(self, line: bytes, number: int) -> None:
+        """A kill in the middle of a write leaves half a line; somebody else's without a line end is not to be cut."""
+        is_ours = line.startswith(LINE_START) or LINE_START.startswith(line)
+        if not is_ours or line.endswith(b"}]}"):
+            self._read_id(line, number)
 
     def _read_id(self, line: bytes, number: int) -> int:
         where = f"{self._path}:{number}"

@@ -74,6 +74,7 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
     """
     part = path.with_name(f".{path.name}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         part.replace(path)
     except OSError as error:

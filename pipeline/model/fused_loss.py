@@ -25,6 +25,13 @@ Bound of a chunk's float32 logits. 880 slots at a vocabulary of 152k: by arithme
 limited by an H200's 700 TFLOP/s and not by reading the 1.2 GB head at 4 TB/s.
 """
 
+CPU_CHUNK_BYTES = 2**25
+"""
+On a CPU: 170 slots at a vocabulary of 49k, width 576. One thread of an EPYC with 32 MB of cache, 336 slots: 490 ms,
+plain 538; with 85 slots 549, with 21 908, since each chunk reads the head anew. At a vocabulary of 4k and width 128
+the products are all of it: 15.3 ms, plain 15.2 (least of 150 each, torch 2.13).
+"""
+
 
 def fused_dflash_loss(
     final_QD: Tensor,
@@ -33,7 +40,7 @@ def fused_dflash_loss(
     *,
     block_size: int,
     total_weight: Tensor,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int | None = None,
 ) -> LossParts:
     """
     As `dflash_loss`, in chunks.
@@ -44,8 +51,11 @@ def fused_dflash_loss(
         targets: Labels and weights of slots 1 and up.
         block_size: Slots of a block.
         total_weight: Summed weight of all drafters in this step, a scalar.
-        chunk_bytes: Bound of the logits that are held at a time, as float32; at least one slot's.
+        chunk_bytes: Bound of the logits that are held at a time, as float32; at least one slot's. None: what suits
+            the device.
     """
+    if chunk_bytes is None:
+        chunk_bytes = CPU_CHUNK_BYTES if head_VD.device.type == "cpu" else CHUNK_BYTES
     drafted_ND = final_QD.unflatten(0, (-1, block_size))[:, 1:].flatten(0, 1)
     scale_N = targets.weight_N / total_weight.clamp(min=1e-6)
     num_slots = max(1, chunk_bytes // (4 * head_VD.shape[0]))

@@ -62,6 +62,8 @@ class Dispatcher:
         """
         Hand out work until a drafter says that it has ended; returns the steps that the run has behind it.
 
+        Waits for the end of the others too: the first one may save for minutes when the rest are done.
+
         It ends when the steps are done, and when all drafters have agreed on a stop: until then they may wait for a
         step that others have begun, so work is handed out.
         """
@@ -116,7 +118,7 @@ class Dispatcher:
                     self._take_request(pipe)
 
     def _wait_for_end(self) -> int:
-        while self._num_steps_done is None:
+        while self._num_steps_done is None or self._lines.drafters:
             self._look_around(self._config.num_steps)
             with self._emitter.span("wait_drafters", WAIT):
                 wait(self._lines.drafters, LOOK_S)
@@ -173,10 +175,10 @@ class Dispatcher:
             self._idle.append(pipe)
 
     def _take_end(self, pipe: Connection) -> None:
-        try:
+        self._lines.drafters.remove(pipe)
+        # One that died sends none; while none has ended well, `check_workers` says how.
+        with suppress(EOFError, OSError):
             self._num_steps_done = pipe.recv()
-        except (EOFError, OSError):
-            self._lines.drafters.remove(pipe)
 
     def _forget(self, pipe: Connection) -> None:
         if pipe in self._lines.targets:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import count
-from typing import Any
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from flashprof.contracts.errors import UsageError
 from flashprof.emit import Emitter
 from pipeline.checkpoint.folder import read_state, restore
-from pipeline.checkpoint.zlab import read_zlab
+from pipeline.checkpoint.zlab import read_plan, read_zlab
+from pipeline.checkpoint.zlab_config import ZlabPlan
 from pipeline.model.drafter import Drafter
-from pipeline.model.target import drafter_shape, load_target, target_layer_ids
+from pipeline.model.target import drafter_shape, load_tables, target_layer_ids
 from pipeline.roles.switches import Switches
 from pipeline.roles.worker import Rehearsal, WorkerSeat, report_ready
 from pipeline.train.log import StepFacts, StepLog
+from pipeline.train.metrics import Reading
 from pipeline.train.optimizer import make_optimizer
 from pipeline.train.peers import Peers
 from pipeline.train.rows import FrozenTables
@@ -25,6 +29,7 @@ from pipeline.train.step import DrafterStep, Learner, StepInput, StepResult
 from pipeline.train.tensorboard import open_sink
 from pipeline.transport.messages import ROW_MULTIPLE, HiddenStates
 from pipeline.transport.queue import Inbox, post
+from pipeline.ways import Ways
 
 
 def run_drafter(seat: WorkerSeat, emitter: Emitter) -> None:
@@ -38,11 +43,13 @@ def run_drafter(seat: WorkerSeat, emitter: Emitter) -> None:
         device=seat.device,
     )
     trainer, saver = _load(seat, emitter, peers)
-    training = Training(seat, emitter, trainer, saver)
-    if config.toggles["warmup"]:
-        for shape in seat.rehearsals:
-            row = synthetic_row(shape, saver.facts.num_features, seat.device)
-            trainer.rehearse(row, config.toggles)
+    shapes = seat.rehearsals if config.toggles["warmup"] else ()
+    for shape in shapes:
+        row = synthetic_row(shape, saver.facts.num_features, seat.device)
+        trainer.rehearse(row, config.toggles)
+    ways = Ways(emitter)
+    ways.note("load", f"shapes rehearsed: {len(shapes)}{_segments(seat.device)}")
+    training = Training(seat, emitter, trainer, saver, ways)
     report_ready(seat, emitter)
     post(seat.status, training.run())
     peers.close()
@@ -50,45 +57,79 @@ def run_drafter(seat: WorkerSeat, emitter: Emitter) -> None:
 
 def _load(seat: WorkerSeat, emitter: Emitter, peers: Peers) -> tuple[DrafterStep, Saver]:
     config = seat.config
-    target: Any = load_target(config.preset, config.cache)
-    layer_ids = target_layer_ids(config.preset, target.config)
-    shape = drafter_shape(target.config, num_layers=len(config.preset.drafter.layer_types), num_taps=len(layer_ids))
+    target, embedding_VD, head_VD = load_tables(config.preset, config.cache)
+    text, layer_ids = target.get_text_config(), target_layer_ids(config.preset, target)
+    facts = ModelFacts(
+        shape=drafter_shape(target, num_layers=len(config.preset.drafter.layer_types), num_taps=len(layer_ids)),
+        layer_ids=layer_ids,
+        mask_token_id=seat.mask_token_id,
+        num_target_layers=text.num_hidden_layers,
+        vocab_size=text.vocab_size,
+        max_positions=text.max_position_embeddings,
+    )
     # All drafters start equal, whatever ran before on this process's generator.
     torch.manual_seed(config.seed)
-    drafter = Drafter(shape).to(seat.device)
+    drafter = Drafter(facts.shape).to(seat.device)
     optimizer = make_optimizer(drafter, config.preset.recipe)
     if config.resume_from is not None:
         restore(config.resume_from, drafter, optimizer)
     elif config.warm_start is not None:
+        check_warm_start(read_plan(config.warm_start), facts, where=config.warm_start)
         drafter.load_state_dict(read_zlab(config.warm_start).weights)
     frozen = FrozenTables(
-        embedding_VD=_copy_to(target.get_input_embeddings().weight, seat.device),
-        head_VD=_copy_to(target.get_output_embeddings().weight, seat.device),
+        embedding_VD=_copy_to(embedding_VD, seat.device),
+        head_VD=_copy_to(head_VD, seat.device),
         mask_token_id=seat.mask_token_id,
-    )
-    facts = ModelFacts(
-        shape=shape,
-        layer_ids=layer_ids,
-        mask_token_id=seat.mask_token_id,
-        num_target_layers=target.config.num_hidden_layers,
-        vocab_size=target.config.vocab_size,
-        max_positions=target.config.max_position_embeddings,
     )
     learner = Learner(drafter=drafter, optimizer=optimizer, preset=config.preset, num_steps=config.num_steps)
     return DrafterStep(learner, frozen, peers, emitter), Saver(config, facts, drafter, optimizer)
 
 
+def check_warm_start(plan: ZlabPlan, facts: ModelFacts, *, where: Path) -> None:
+    """
+    Make sure that a drafter which somebody trained was trained for this target, and is what this run would train.
+
+    Args:
+        plan: What its config says.
+        facts: What the run needs.
+        where: Its folder, for the message.
+
+    Raises:
+        UsageError: They differ; names all that does, on both sides.
+    """
+    offered, needed = (
+        asdict(of.shape)
+        | {
+            "target_layer_ids": list(of.layer_ids),
+            "mask_token_id": of.mask_token_id,
+            "num_target_layers": of.num_target_layers,
+        }
+        for of in (plan, facts)
+    )
+    different = [name for name in needed if offered[name] != needed[name]]
+    if different:
+        raise UsageError(
+            "the run cannot start from this drafter: it was made for another target, or is built differently",
+            where=str(where),
+            offered=", ".join(f"{name} {offered[name]}" for name in different),
+            allowed=", ".join(f"{name} {needed[name]}" for name in different),
+            next_command="its own target with --target, or a run without --warm-start",
+        )
+
+
 class Training:
     """The loop over steps, and what it carries from one to the next."""
 
-    def __init__(self, seat: WorkerSeat, emitter: Emitter, trainer: DrafterStep, saver: Saver) -> None:
+    def __init__(self, seat: WorkerSeat, emitter: Emitter, trainer: DrafterStep, saver: Saver, ways: Ways) -> None:
         config = seat.config
         self._seat = seat
         self._emitter = emitter
         self._trainer = trainer
         self._saver = saver
+        self._ways = ways
         self._switches = Switches(seat, emitter)
-        self._inbox = Inbox(seat.queues[seat.local_rank], num_parts=config.preset.recipe.accumulate)
+        self._queue = seat.queues[seat.local_rank]
+        self._inbox = Inbox(self._queue, num_parts=config.preset.recipe.accumulate)
         self._carrier = seat.carrier
         self._log = StepLog(
             emitter,
@@ -142,11 +183,20 @@ class Training:
         result = self._trainer.run(messages, given)
         with span("metrics"):
             readings = self._switches.push_metrics(step, result.scalars)
+        self._note_ways(step, result, readings)
         num_waiting = self._inbox.count_waiting(self._emitter)
         with span("log"):
             self._emitter.gauge("queue", step, num_waiting)
             self._log.record(self._facts(step, messages, result, num_waiting), readings)
         return result, messages
+
+    def _note_ways(self, step: int, result: StepResult, readings: list[Reading]) -> None:
+        """What no other module sees, and as it came about rather than as it was asked for."""
+        self._ways.step = step
+        self._ways.note("make_room", f"queue depth: {self._queue.depth.value}")
+        if result.scalars:
+            is_read = any(reading.step == step for reading in readings)
+            self._ways.note("metrics", "read at once" if is_read else "read later")
 
     def _facts(self, step: int, messages: list[HiddenStates], result: StepResult, num_waiting: int) -> StepFacts:
         return StepFacts(
@@ -181,6 +231,14 @@ def synthetic_row(shape: Rehearsal, num_features: int, device: torch.device) -> 
 def _anchor_seed(seat: WorkerSeat, step: int) -> int:
     # Odd multipliers spread (seed, rank, step) over 63 bits: in practice only equal triples draw equal anchors.
     return (seat.config.seed * 0x9E3779B97F4A7C15 + seat.rank * 0xC2B2AE3D27D4EB4F + step) % 2**63
+
+
+def _segments(device: torch.device) -> str:
+    """How the allocator holds what it holds: `expandable_segments` is a wish that it can leave unmet."""
+    if device.type == "cpu":
+        return ""
+    is_expandable = any(segment.get("is_expandable") for segment in torch.cuda.memory_snapshot())
+    return f", segments: {'expandable' if is_expandable else 'fixed'}"
 
 
 def _copy_to(weight: Tensor, device: torch.device) -> Tensor:

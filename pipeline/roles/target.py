@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,22 +18,26 @@ from pipeline.roles.worker import WorkerSeat, report_ready
 from pipeline.transport.carriers import Carrier
 from pipeline.transport.messages import HiddenStates, WorkItem
 from pipeline.transport.queue import post, receive
+from pipeline.ways import Ways
 
 REQUEST = "request"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tools:
     """What a target computes with."""
 
     target: TappedTarget
+    num_layers: dict[bool, int]
+    """That it runs through; True: with `early-exit`."""
     carrier: Carrier
     pack: Pack
+    ways: Ways
 
 
 def run_target(seat: WorkerSeat, emitter: Emitter) -> None:
     """Serve until the dispatcher sends None."""
-    tools = _load(seat)
+    tools = _load(seat, emitter)
     report_ready(seat, emitter)
     post(seat.status, REQUEST)
     num_done = 0
@@ -54,19 +59,30 @@ def run_target(seat: WorkerSeat, emitter: Emitter) -> None:
         num_done += 1
 
 
-def _load(seat: WorkerSeat) -> Tools:
+def _load(seat: WorkerSeat, emitter: Emitter) -> Tools:
     config = seat.config
-    model = load_target(config.preset, config.cache).to(seat.device)
-    target = TappedTarget(model, target_layer_ids(config.preset, model.config))
-    if config.toggles["warmup"]:
-        for shape in seat.rehearsals:
-            input_ids_BS = torch.ones(shape.num_samples, shape.padded_length, dtype=torch.int64, device=seat.device)
-            target.forward(input_ids_BS, early_exit=bool(config.toggles["early-exit"]))
-    return Tools(target, seat.carrier, make_pack(config.fault, seat.device))
+    model: Any = load_target(config.preset, config.cache).to(seat.device)
+    layer_ids = target_layer_ids(config.preset, model.config)
+    target = TappedTarget(model, layer_ids)
+    shapes = seat.rehearsals if config.toggles["warmup"] else ()
+    for shape in shapes:
+        input_ids_BS = torch.ones(shape.num_samples, shape.padded_length, dtype=torch.int64, device=seat.device)
+        target.forward(input_ids_BS, early_exit=bool(config.toggles["early-exit"]))
+    ways = Ways(emitter)
+    ways.note("load", f"shapes rehearsed: {len(shapes)}")
+    return Tools(
+        target=target,
+        num_layers={False: model.config.get_text_config().num_hidden_layers, True: layer_ids[-1] + 1},
+        carrier=seat.carrier,
+        pack=make_pack(config.fault, seat.device),
+        ways=ways,
+    )
 
 
 def _serve(seat: WorkerSeat, emitter: Emitter, tools: Tools, item: WorkItem) -> None:
     queue = seat.queues[item.drafter]
+    tools.ways.step = item.step
+    tools.ways.note("forward", f"layers: {tools.num_layers[item.early_exit]}")
     with emitter.span("forward", device=True):
         input_ids_BS = torch.from_numpy(item.input_ids_BS).long()
         states_BSD = tools.target.forward(input_ids_BS.to(seat.device, non_blocking=True), early_exit=item.early_exit)

@@ -91,8 +91,9 @@ Body = Callable[[WorkerSeat, Emitter], None]
 
 def run_worker(seat: WorkerSeat, body: Body) -> None:
     """Run *body* as this process's role. A peer's end is not an error here: the dispatcher reports who died."""
-    # The terminal sends Ctrl-C to all processes; the dispatcher decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A terminal sends Ctrl-C, and torchrun, Slurm and `timeout` SIGTERM, to all processes; the dispatcher decides.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     os.dup2(seat.stderr.fileno(), STDERR)
     seat.stderr.close()
     name_thread(seat.name)
@@ -116,7 +117,7 @@ def run_worker(seat: WorkerSeat, body: Body) -> None:
 def _open_cuda(seat: WorkerSeat) -> None:
     # Drafters only: targets share their memory with other processes, and growing segments are harder to share.
     if seat.role == "drafter" and seat.config.toggles["expandable"]:
-        torch.cuda.memory._set_allocator_settings("expandable_segments:True")  # noqa: SLF001, the documented way in
+        torch._C._accelerator_setAllocatorSettings("expandable_segments:True")  # noqa: SLF001, nothing public does it
     torch.cuda.set_device(seat.device)
     torch.cuda.init()
 

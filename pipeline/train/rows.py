@@ -40,6 +40,8 @@ class Row:
     """Summed loss weight, on the host: a device count would have to be waited for."""
     mismatch: Tensor
     """1 where the hidden states are not those that the target computed, else 0; float32, a scalar."""
+    way: str
+    """What made its document ids, and what moved it: for the trace."""
 
 
 class RowLayout:
@@ -94,6 +96,7 @@ class RowLayout:
             targets=Targets(label, weight),
             weight=float(targets.weight),
             mismatch=(bit_sum(item.hidden_TF) != item.checksum).float(),
+            way=f"{make_ids.__name__}, {type(staging).__name__}",
         )
 
 

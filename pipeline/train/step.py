@@ -17,12 +17,13 @@ from pipeline.model.loss import LossParts, dflash_loss
 from pipeline.model.mask_rule import MaskRequest
 from pipeline.model.masks import MaskFactory
 from pipeline.presets import SLIDING, Preset
-from pipeline.train.clip import clip_gradients
+from pipeline.train.clip import clip_by_host, clip_on_device
 from pipeline.train.optimizer import set_learning_rate
 from pipeline.train.peers import Agreement, Peers
 from pipeline.train.rows import FrozenTables, Row, RowLayout
 from pipeline.train.schedule import learning_rate_share
 from pipeline.transport.messages import HiddenStates, Order
+from pipeline.ways import Ways
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,7 @@ class DrafterStep:
         self._frozen = frozen
         self._peers = peers
         self._emitter = emitter
+        self._ways = Ways(emitter)
         self._parameters = list(learner.drafter.parameters())
         self._device = frozen.head_VD.device
         self._layout = RowLayout(self._plan, frozen.mask_token_id, self._device)
@@ -78,8 +80,9 @@ class DrafterStep:
         that left it out alone would leave the others waiting (SpecForge#737).
         """
         span = self._emitter.span
+        self._ways.step = given.step
         with span("anchors"):
-            rows = [self._layout.make(item, given.toggles, given.generator) for item in items]
+            rows = [self._make_row(item, given.toggles, given.generator) for item in items]
         weight = sum(row.weight for row in rows)
         agreement = self._agree(weight, sum(sum(item.lengths) for item in items), given.order)
         lr = self._set_learning_rate(given.step)
@@ -87,7 +90,7 @@ class DrafterStep:
             self._emitter.mark("skipped", step=given.step, reason="no drafter has a supervised token in it")
             return StepResult(scalars={}, agreement=agreement, lr=lr)
         parts = [self._train_row(row, given.toggles, agreement.total_weight) for row in rows]
-        norm = self._update(on_device=bool(given.toggles["grad-norm"]))
+        norm = self._update(given.toggles)
         with span("metrics"):
             scalars = {"grad_norm": norm, "hidden_mismatch": torch.stack([row.mismatch for row in rows]).sum()}
             # A rank without a supervised token of its own has no loss to tell.
@@ -96,9 +99,14 @@ class DrafterStep:
 
     def rehearse(self, item: HiddenStates, toggles: ToggleValues) -> None:
         """Run forward and backward on *item* without learning from it (toggle `warmup`)."""
-        row = self._layout.make(item, toggles, torch.Generator().manual_seed(0))
+        row = self._make_row(item, toggles, torch.Generator().manual_seed(0))
         self._forward(row, toggles, max(row.weight, 1.0)).loss.backward()
         self._learner.optimizer.zero_grad(set_to_none=True)
+
+    def _make_row(self, item: HiddenStates, toggles: ToggleValues, generator: torch.Generator) -> Row:
+        row = self._layout.make(item, toggles, generator)
+        self._ways.note("anchors", row.way)
+        return row
 
     def _agree(self, weight: float, num_tokens: int, order: Order) -> Agreement:
         if self._peers.num_drafters == 1:
@@ -123,12 +131,13 @@ class DrafterStep:
         with span("mask", device=True):
             masks = self._build_masks(row, toggles)
         loss = fused_dflash_loss if toggles["fused-loss"] else dflash_loss
+        self._ways.note("loss", loss.__name__)
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type == "cuda"):
             with span("forward", device=True):
                 block_QD = F.embedding(row.block_ids_Q, self._frozen.embedding_VD)
                 # Half the bytes travel where the target computes in bfloat16; the drafter's precision begins here.
                 final_QD = self._learner.drafter(row.hidden_TF.float(), block_QD, row.position_K, masks)
-            with span("loss_fused" if toggles["fused-loss"] else "loss", device=True):
+            with span("loss", device=True):
                 return loss(
                     final_QD,
                     self._frozen.head_VD,
@@ -139,6 +148,7 @@ class DrafterStep:
 
     def _build_masks(self, row: Row, toggles: ToggleValues) -> list[Any]:
         """One mask a kind of layer; with `swa` all layers slide, so one serves all."""
+        compiled, analytic = bool(toggles["compile"]), bool(toggles["analytic-mask"])
         layer_types = [SLIDING] * len(self._plan.layer_types) if toggles["swa"] else self._plan.layer_types
         by_type = {
             kind: self._masks.build(
@@ -149,21 +159,24 @@ class DrafterStep:
                     block_size=self._plan.block_size,
                     window=self._plan.sliding_window if kind == SLIDING else None,
                 ),
-                compiled=bool(toggles["compile"]),
-                analytic=bool(toggles["analytic-mask"]),
+                compiled=compiled,
+                analytic=analytic,
             )
             for kind in sorted(set(layer_types))
         }
+        words = ("analytic" if analytic else "evaluated", "compiled" if compiled else "eager", f"masks: {len(by_type)}")
+        self._ways.note("mask", ", ".join(words))
         return [by_type[kind] for kind in layer_types]
 
-    def _update(self, *, on_device: bool) -> Tensor:
+    def _update(self, toggles: ToggleValues) -> Tensor:
         span = self._emitter.span
         if self._peers.num_drafters > 1:
             with span("grad_sync", WAIT, device=True):
                 self._peers.sum_gradients(self._parameters)
+        clip = clip_on_device if toggles["grad-norm"] else clip_by_host
+        self._ways.note("clip", clip.__name__)
         with span("clip", device=True):
-            max_norm = self._learner.preset.recipe.max_grad_norm
-            norm = clip_gradients(self._parameters, max_norm, on_device=on_device)
+            norm = clip(self._parameters, self._learner.preset.recipe.max_grad_norm)
         with span("optimizer", device=True):
             self._learner.optimizer.step()
             self._learner.optimizer.zero_grad(set_to_none=True)

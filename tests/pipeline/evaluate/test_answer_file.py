@@ -66,14 +66,18 @@ def test_answers_of_other_settings_are_refused(tmp_path: Path, other: dict[str, 
     assert "another --out" in str(caught.value.next_command)
 
 
-@pytest.mark.parametrize("line", ['{"messages": []}', "prose", "[1]", "7", '{"id": "x", "settings": "y"}'])
-def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path, line: str) -> None:
+OTHER_LINES = ['{"messages": [{"role": "user"}]}', "prose", "[1]", "7", '{"id": "x", "settings": "y"}']
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("line", OTHER_LINES)
+def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path, line: str, end: str) -> None:
     path = tmp_path / "out.jsonl"
-    path.write_text(line + "\n", encoding="utf-8")
+    path.write_text(line + end, encoding="utf-8")
     with pytest.raises(FormatError, match="not one of `regenerate`"):
         AnswerFile(path, SETTINGS)
 
-    assert line + "\n" == path.read_text(encoding="utf-8")
+    assert line + end == path.read_text(encoding="utf-8")
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

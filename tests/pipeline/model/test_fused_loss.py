@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pipeline.model.fused_loss import fused_dflash_loss
+from pipeline.model.fused_loss import CPU_CHUNK_BYTES, fused_dflash_loss
 from pipeline.model.loss import LossParts, Targets, dflash_loss
 
 BLOCK, NUM_BLOCKS, WIDTH, VOCAB = 4, 6, 8, 50
@@ -144,6 +144,18 @@ def test_no_tensor_holds_more_logits_than_a_chunk_and_backward_multiplies_nothin
     # 18 slots in two chunks of nine, two products each; the head is smaller than a chunk.
     assert 9 * VOCAB == shapes.largest
     assert 4 == shapes.num_products
+
+
+def test_left_to_itself_a_cpu_scores_as_many_slots_at_a_time_as_its_cache_holds() -> None:
+    num_slots = 5
+    head_VD = torch.zeros(CPU_CHUNK_BYTES // 4 // num_slots, 1)
+    targets = Targets(torch.zeros(2 * num_slots, dtype=torch.int64), torch.ones(2 * num_slots))
+
+    with Shapes() as shapes:
+        fused_dflash_loss(torch.zeros(4 * num_slots, 1), head_VD, targets, block_size=2, total_weight=targets.weight)
+
+    assert 2 == shapes.num_products
+    assert num_slots * len(head_VD) == shapes.largest
 
 
 def test_without_a_gradient_to_compute_only_the_logits_are_multiplied(targets: Targets) -> None:

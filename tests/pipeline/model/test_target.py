@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from flashprof.contracts.errors import UsageError
 from pipeline.model.drafter import tap_layers
-from pipeline.model.target import drafter_shape, load_target, load_target_config, target_layer_ids
+from pipeline.model.target import drafter_shape, load_tables, load_target, load_target_config, target_layer_ids
 from pipeline.presets import TINY, Preset
 
 NOWHERE = Path("unused")
@@ -42,12 +42,19 @@ def make_config(architecture: str, **options: Any) -> Any:
     return getattr(transformers, f"{architecture}Config")(**shape, **options)
 
 
-def save(folder: Path, architecture: str, dtype: torch.dtype = torch.float32, **options: Any) -> Any:
+def save(
+    folder: Path,
+    architecture: str,
+    dtype: torch.dtype = torch.float32,
+    *,
+    max_shard_size: str = "1GB",
+    **options: Any,
+) -> Any:
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_config(make_config(architecture, **options)).to(dtype)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=max_shard_size)
     return model
 
 
@@ -161,6 +168,109 @@ def test_weights_that_are_not_all_there_are_refused_not_made_up(tmp_path: Path, 
 
     with pytest.raises(UsageError) as refusal:
         load_target(folder_preset(folder), NOWHERE)
+
+    assert says in refusal.value.what
+    assert str(folder) == refusal.value.where
+
+
+def drop_layers(folder: Path) -> None:
+    """Leave no tensor of a layer, so that who reads one fails."""
+    for path in folder.glob("*.safetensors"):
+        weights = {name: weight for name, weight in load_file(path).items() if ".layers." not in name}
+        path.unlink()
+        if weights:
+            save_file(weights, path, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("max_shard_size", ["1GB", "9KB"])
+@pytest.mark.parametrize("is_tied", [False, True])
+@pytest.mark.parametrize("architecture", ["Qwen3", "Llama"])
+def test_embedding_and_head_are_the_models_own_and_no_layer_is_read(
+    tmp_path: Path, architecture: str, max_shard_size: str, *, is_tied: bool
+) -> None:
+    save(tmp_path, architecture, torch.bfloat16, tie_word_embeddings=is_tied, max_shard_size=max_shard_size)
+    model: Any = load_target(folder_preset(tmp_path), NOWHERE)
+    expected = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    drop_layers(tmp_path)
+
+    config, *tables = load_tables(folder_preset(tmp_path), NOWHERE)
+
+    assert (max_shard_size == "9KB") == (tmp_path / "model.safetensors.index.json").exists()
+    assert model.config.to_dict() == config.to_dict()
+    for weight, table in zip(expected, tables, strict=True):
+        assert torch.equal(weight, table)
+        assert weight.dtype == table.dtype
+    with pytest.raises(UsageError, match=r"cannot be loaded|are missing"):
+        load_target(folder_preset(tmp_path), NOWHERE)
+
+
+def test_the_tables_of_a_random_target_are_its_own() -> None:
+    model: Any = load_target(SMALL, NOWHERE)
+
+    config, embedding_VD, head_VD = load_tables(SMALL, NOWHERE)
+
+    assert 64 == config.vocab_size
+    assert torch.equal(model.get_input_embeddings().weight, embedding_VD)
+    assert torch.equal(model.get_output_embeddings().weight, head_VD)
+    assert not torch.equal(embedding_VD, head_VD)
+
+
+def rewrite(folder: Path, change: Any) -> None:
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    change(weights)
+    save_file(weights, path, metadata={"format": "pt"})
+
+
+TIES = {
+    "only the head is there": lambda weights: weights.update({HEAD: weights.pop(EMBEDDING)}),
+    "both are there": lambda weights: weights.update({HEAD: weights[EMBEDDING] + 1}),
+}
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+@pytest.mark.parametrize("change", TIES.values(), ids=TIES)
+def test_tables_are_tied_as_transformers_ties_them(tmp_path: Path, change: Any) -> None:
+    save(tmp_path, "Qwen3", tie_word_embeddings=True)
+    rewrite(tmp_path, change)
+    model: Any = load_target(folder_preset(tmp_path), NOWHERE)
+
+    _, embedding_VD, head_VD = load_tables(folder_preset(tmp_path), NOWHERE)
+
+    assert torch.equal(model.get_input_embeddings().weight, embedding_VD)
+    assert torch.equal(model.get_output_embeddings().weight, head_VD)
+
+
+def test_tables_in_another_form_come_with_the_whole_model(tmp_path: Path) -> None:
+    saved = save(tmp_path, "Llama")
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(saved.state_dict(), tmp_path / "pytorch_model.bin")
+
+    _, embedding_VD, head_VD = load_tables(folder_preset(tmp_path), NOWHERE)
+
+    assert torch.equal(saved.model.embed_tokens.weight, embedding_VD)
+    assert torch.equal(saved.lm_head.weight, head_VD)
+
+
+TABLE_FAULTS = {
+    "1 of its weights are missing or of another shape, such as lm_head.weight": lambda folder: rewrite(
+        folder, lambda weights: weights.pop(HEAD)
+    ),
+    "2 of its weights are missing or of another shape": lambda folder: spoil_config(folder, vocab_size=65),
+    "its weights cannot be loaded": cut_weights,
+    "cannot be used: its weights cannot": lambda folder: (folder / "model.safetensors").unlink(),
+    "cannot build it": lambda folder: spoil_config(folder, model_type="no_such_model"),
+}
+
+
+@pytest.mark.parametrize(("says", "spoil"), TABLE_FAULTS.items(), ids=TABLE_FAULTS)
+def test_tables_that_are_not_there_or_do_not_fit_are_refused(tmp_path: Path, says: str, spoil: Any) -> None:
+    folder = tmp_path / "model"
+    save(folder, "Llama")
+    spoil(folder)
+
+    with pytest.raises(UsageError) as refusal:
+        load_tables(folder_preset(folder), NOWHERE)
 
     assert says in refusal.value.what
     assert str(folder) == refusal.value.where

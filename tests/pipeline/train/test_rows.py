@@ -58,3 +58,8 @@ def test_every_way_to_lay_out_gives_the_same_row(expression: str) -> None:
     assert torch.equal(plain.targets.weight_N, other.targets.weight_N)
     assert plain.weight == other.weight == float(plain.targets.weight_N.sum())
     assert 0.0 == float(plain.mismatch)
+
+
+def test_a_row_says_what_laid_it_out() -> None:
+    assert "document_ids_by_position, PinEach" == make("none").way
+    assert "document_ids, Preallocated" == make("docids,prealloc").way

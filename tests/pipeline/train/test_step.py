@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from flashprof.contracts.control import Command, CommandName
+from flashprof.contracts.events import EventLog, decode
 from flashprof.contracts.toggles import Toggle, ToggleValues, parse_toggles
-from flashprof.emit import connect
+from flashprof.emit import Emitter, connect
 from pipeline.config import HostPlace
 from pipeline.model.checksum import bit_sum
 from pipeline.model.drafter import Drafter, DrafterShape
@@ -25,6 +26,7 @@ from pipeline.transport.messages import HiddenStates, Order
 
 NUM_STEPS = 5
 VOCAB = 64
+PHASES = ["anchors", "mask", "forward", "loss", "backward", "clip", "optimizer", "metrics"]
 SHAPE = DrafterShape(
     hidden_size=32, num_heads=2, num_kv_heads=1, head_dim=32, intermediate_size=48, num_layers=2, num_taps=2
 )
@@ -49,7 +51,7 @@ def item(step: int) -> HiddenStates:
     )
 
 
-def trainer(drafter: Drafter, tmp_path: Path, device: str = "cpu") -> DrafterStep:
+def trainer(drafter: Drafter, tmp_path: Path, device: str = "cpu", emitter: Emitter | None = None) -> DrafterStep:
     generator = torch.Generator().manual_seed(9)
     frozen = FrozenTables(
         embedding_VD=torch.randn(VOCAB, SHAPE.hidden_size, generator=generator).to(device),
@@ -59,7 +61,7 @@ def trainer(drafter: Drafter, tmp_path: Path, device: str = "cpu") -> DrafterSte
     optimizer = make_optimizer(drafter, preset().recipe)
     learner = Learner(drafter=drafter, optimizer=optimizer, preset=preset(), num_steps=20)
     peers = Peers(rank=0, num_drafters=1, rendezvous=tmp_path / "store", host=HostPlace(), device=torch.device(device))
-    return DrafterStep(learner, frozen, peers, connect("drafter"))
+    return DrafterStep(learner, frozen, peers, emitter or Emitter(None, None))
 
 
 @pytest.fixture
@@ -202,6 +204,36 @@ def test_alone_an_order_is_agreed_at_once(drafter: Drafter, tmp_path: Path) -> N
     assert (command,) == result.agreement.commands
     assert result.agreement.stop
     assert 110 == result.agreement.num_tokens
+
+
+def test_phases_keep_their_names_and_the_ways_are_marked_at_the_step_that_changes_them(
+    drafter: Drafter, tmp_path: Path
+) -> None:
+    log = record(drafter, tmp_path, ["none", "none", "swa,fused-loss", "swa,fused-loss,grad-norm"])
+    ways = [mark.detail for mark in log.marks if mark.name == "path"]
+
+    assert PHASES * 4 == [span.phase for span in log.spans]
+    # One in the other would take the phase's time.
+    assert {0} == {span.depth for span in log.spans}
+    assert [
+        (0, "anchors", "document_ids_by_position, PinEach"),
+        (0, "mask", "evaluated, eager, masks: 2"),
+        (0, "loss", "dflash_loss"),
+        (0, "clip", "clip_by_host"),
+        (2, "mask", "evaluated, eager, masks: 1"),
+        (2, "loss", "fused_dflash_loss"),
+        (3, "clip", "clip_on_device"),
+    ] == [(way["step"], way["phase"], way["way"]) for way in ways]
+
+
+def record(drafter: Drafter, tmp_path: Path, expressions: list[str]) -> EventLog:
+    emitter = connect("drafter", run_dir=tmp_path)
+    step = trainer(drafter, tmp_path, emitter=emitter)
+    for at, expression in enumerate(expressions):
+        step.run([item(at)], given(at, expression))
+    emitter.close()
+    (path,) = tmp_path.glob("events/*.jsonl")
+    return decode(path.read_text().splitlines(), where=str(path))
 
 
 @pytest.mark.gpu
