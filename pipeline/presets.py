@@ -144,17 +144,7 @@ SMOLLM2_GPU = replace(
 QWEN3_8B = Preset(
     name="qwen3-8b",
     summary="the peers' recipe for Qwen3-8B; needs --target DIR with its weights and --data",
-    target=TargetPlan(
-        source="random",
-        mask_token_id=151_669,
-        hidden_size=4096,
-        num_layers=36,
-        num_heads=32,
-        num_kv_heads=8,
-        head_dim=128,
-        intermediate_size=12_288,
-        vocab_size=151_936,
-    ),
+    target=TargetPlan(source="folder", mask_token_id=151_669),
     drafter=DrafterPlan(
         layer_types=(FULL,) * 5, sliding_window=2048, block_size=16, num_anchors=1024, loss_decay_gamma=7.0
     ),

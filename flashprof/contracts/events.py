@@ -103,7 +103,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened once: `lane`, `ready`, `compile`, `toggles`, `end`."""
+    """Something that happened once: `lane`, `ready`, `compile`, `toggles`, `path`, `skipped`, `end`."""
 
     name: str
     at_ns: int

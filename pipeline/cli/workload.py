@@ -20,13 +20,28 @@ def make_workload(given: Mapping[str, Any]) -> Preset:
     """
     preset = find_preset(given["preset"])
     recipe = {name: given[name] for name in ("lr", "schedule", "warmup_ratio", "accumulate") if given[name] is not None}
+    target, data = _target(preset.target, given), _data(preset.data, given)
+    _check_paths(preset.name, target, data)
     return replace(
         preset,
-        target=_target(preset.target, given),
-        data=_data(preset.data, given),
+        target=target,
+        data=data,
         drafter=replace(preset.drafter, num_anchors=given["anchors"] or preset.drafter.num_anchors),
         recipe=replace(preset.recipe, **recipe),
     )
+
+
+def _check_paths(name: str, target: TargetPlan, data: DataPlan) -> None:
+    missing = {
+        "--target DIR": target.source == "folder" and not target.path,
+        "--data FILE": data.source == "file" and not data.path,
+    }
+    options = " ".join(option for option, is_missing in missing.items() if is_missing)
+    if options:
+        raise UsageError(
+            f"the preset {name!r} names no target or data of its own: {options}",
+            next_command=f"python -m pipeline train --preset {name} {options}",
+        )
 
 
 def _target(plan: TargetPlan, given: Mapping[str, Any]) -> TargetPlan:

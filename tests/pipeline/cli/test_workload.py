@@ -58,9 +58,22 @@ def test_buckets_set_the_longest_sample() -> None:
     assert ((64, 512, 2048), 2048) == (data.bucket_bounds, data.max_length)
 
 
+def test_the_qwen3_8b_recipe_is_the_peers(tmp_path: Path) -> None:
+    """SpecForge#463: lr 6e-4, cosine, 4 % warm-up, clip 1.0; block 16, 512 anchors a sample, γ 7, 3,072 tokens."""
+    preset = make(preset="qwen3-8b", target=tmp_path, data=tmp_path / "data.jsonl")
+    recipe, drafter = preset.recipe, preset.drafter
+
+    assert (6e-4, "cosine", 0.04, 1.0) == (recipe.lr, recipe.schedule, recipe.warmup_ratio, recipe.max_grad_norm)
+    assert (16, 7.0, 5) == (drafter.block_size, drafter.loss_decay_gamma, len(drafter.layer_types))
+    assert 512 == drafter.num_anchors * preset.data.max_length / preset.data.token_budget
+    assert (3072, 151_669) == (preset.data.max_length, preset.target.mask_token_id)
+
+
 @pytest.mark.parametrize(
     "given",
     [
+        {"preset": "qwen3-8b"},
+        {"preset": "qwen3-8b", "data": Path("data.jsonl")},
         {"buckets": "512,64"},
         {"buckets": "64,64"},
         {"buckets": "0,64"},
