@@ -2,7 +2,8 @@
 Bugs that other DFlash trainers shipped: each has a check here that ours passes and the buggy rule fails.
 
 Numbers are those of the list that this project keeps (issue 3); the ones that are missing are not about the model:
-5 is in test_loss.py (`partial losses`), 6, 8 and 12 are in the tests of the data, the peers and the evaluation.
+5 is in test_loss.py (`partial losses`) and train/test_step.py (`accumulated rows`), 6 in train/test_lockstep.py, 8 in
+data/test_vocabulary.py, 12 in evaluate/test_heldout.py.
 
      1  context by block index leaks later hidden states         https://github.com/sgl-project/SpecForge/issues/470
      2  `kv <= anchor`; labels and decay shifted by one          https://github.com/sgl-project/SpecForge/issues/473
