@@ -32,12 +32,14 @@ def fork_server() -> Iterator[Any]:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOAD))
-    # It inherits this, and a terminal's Ctrl-C, which reaches it too, does not make it print a traceback.
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # It and its workers inherit this: a terminal's Ctrl-C and a scheduler's SIGTERM reach the whole group, and what
+    # they mean is for the main process to decide.
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         multiprocessing.forkserver.ensure_running()
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
     try:
         yield context
     finally:

@@ -37,8 +37,10 @@ def train(context: click.Context, **given: Any) -> None:
         # As a restart by torchrun or a scheduler meets it: no error, and no target is loaded for it.
         click.echo(f"finished before: {beginning.resume_from} has all {beginning.num_steps:,} steps; more: --steps")
         return
-    for name in ("checkpoints", "tensorboard"):
-        require_writable(given[name], f"--{name}")
+    if find_host(os.environ).rank == 0:
+        # Other hosts write nothing.
+        for name in ("checkpoints", "tensorboard"):
+            require_writable(given[name], f"--{name}")
     find_fault(given["fault"], beginning.toggles)
     if given["tensorboard"] is not None:
         require_tensorboard()

@@ -10,7 +10,7 @@ from flashprof.contracts.errors import UsageError
 
 def missing_path(path: Path, kind: str, *, allowed: str) -> UsageError:
     """The error to raise; offers the nearest name beside *path*."""
-    if path.exists():
+    if path.is_file():
         return UsageError(f"{path.name!r} is no {kind}", where=str(path), allowed=allowed)
     names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     nearest = difflib.get_close_matches(path.name, names, n=1)

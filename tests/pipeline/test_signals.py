@@ -102,9 +102,13 @@ def test_a_signal_while_it_loads_ends_it_at_once_with_all_its_processes(
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_it_trains_finishes_the_steps_and_ends_with_status_0(started: Started) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_while_it_trains_ends_it_with_status_0(
+    started: Started, number: signal.Signals
+) -> None:
+    """A terminal sends Ctrl-C to all processes, and Slurm and systemd send SIGTERM to all."""
     started.wait_for("step=3 ")
-    os.killpg(started.process.pid, signal.SIGINT)
+    os.killpg(started.process.pid, number)
 
     status = started.process.wait(20)
     said = started.log.read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,16 @@ def test_a_folders_vocabulary_is_as_large_as_its_embedding(chat_preset: Preset, 
     assert vocabulary.size == 320
     assert sorted(vocabulary.reserved.values()) == ["eos", "pad"]
     assert chat_preset.target.path == vocabulary.where
+
+
+def test_the_token_for_unknown_text_is_reserved_too(chat_preset: Preset, tmp_path: Path) -> None:
+    folder = tmp_path / "target"
+    shutil.copytree(chat_preset.target.path, folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"unk_token": "<|mask|>"}), encoding="utf-8")
+    vocabulary = load_vocabulary(replace(chat_preset.target, path=str(folder)), tmp_path)
+
+    assert "unk" in vocabulary.reserved.values()
 
 
 @pytest.mark.parametrize(

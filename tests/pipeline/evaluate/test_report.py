@@ -103,5 +103,12 @@ def test_json_holds_numbers_texts_and_versions_and_no_nan(tmp_path: Path) -> Non
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     with pytest.raises(ToolError, match="cannot write"):
-        write_json(tmp_path / "missing" / "evaluation.json", {})
+        write_json(tmp_path / "file" / "evaluation.json", {})
+
+
+def test_the_folder_of_the_file_is_made(tmp_path: Path) -> None:
+    write_json(tmp_path / "new" / "evaluation.json", {})
+
+    assert "{}\n" == (tmp_path / "new" / "evaluation.json").read_text(encoding="utf-8")
