@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashprof.contracts.errors import SubjectError
+from flashprof.contracts.errors import FlashProfError, SubjectError, UsageError
 from flashprof.contracts.outcome import Outcome
 from pipeline.config import TrainConfig
 from pipeline.log_output import say
@@ -212,7 +212,11 @@ def _rank_of_blame(ended: tuple[WorkerSeat, int]) -> int:
     return {0: 2, LEFT_ALONE: 3}.get(exitcode, 1)
 
 
-def _death(seat: WorkerSeat, exitcode: int, last_lines: tuple[str, ...]) -> SubjectError:
+def _death(seat: WorkerSeat, exitcode: int, last_lines: tuple[str, ...]) -> FlashProfError:
+    if exitcode == UsageError.exit_code:
+        # It has printed the whole message; the status is what a script looks at.
+        what = next((line for line in last_lines if line.startswith("error: ")), "").removeprefix("error: ")
+        return UsageError(what or "it was given something wrong", where=f"{seat.name}, whose message is above")
     how = f"was killed by {signal.Signals(-exitcode).name}" if exitcode < 0 else f"ended with status {exitcode}"
     outcome = Outcome.KILLED if exitcode < 0 else Outcome.CRASHED
     said = "".join(f"\n  {line}" for line in last_lines)

@@ -29,6 +29,7 @@ def train(config: TrainConfig, context: Any, signals: StopSignals) -> None:
 
     Raises:
         SubjectError: A worker died.
+        UsageError: A worker refused what it was given.
     """
     name_thread(f"dispatcher-{config.host.rank}")
     emitter = connect("dispatcher", config.host.rank)
@@ -43,7 +44,8 @@ def train(config: TrainConfig, context: Any, signals: StopSignals) -> None:
         "seed": config.seed,
     }
     epoch = plan_epoch(lengths_N, split.train_N, epoch=0, **rule)
-    say(*startup_lines(samples.info, lengths_N, split, epoch, data.bucket_bounds))
+    if config.host.rank == 0:
+        say(*startup_lines(samples.info, lengths_N, split, epoch, data.bucket_bounds))
     with Crew(config, context, samples.info.mask_token_id, rehearsals(epoch)) as crew:
         signals.enders.append(crew.kill)
         crew.wait_ready()

@@ -14,7 +14,8 @@ from flashprof.contracts.toggles import Toggle, ToggleValues
 
 ROUNDING = 2e-4
 """
-Relative: what another order of sums makes of a step's loss within 50 steps: 9e-5 on an H200 in bfloat16 (docs/parity.md).
+Relative: what another order of sums makes of a step's loss within 50 steps; 9e-5 on an H200 in bfloat16
+(docs/parity.md).
 """
 
 REGISTRY: tuple[Toggle, ...] = (

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from processes import own_children
 
-from flashprof.contracts.errors import SubjectError
+from flashprof.contracts.errors import FlashProfError, SubjectError, UsageError
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.toggles import parse_toggles
 from pipeline import crew as crew_module
@@ -29,6 +29,7 @@ BEHAVIOURS = {
     "works": lambda: time.sleep(60),
     "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "crashes": lambda: os._exit(1),
+    "refuses": lambda: (os.write(2, b"error: no weights\n  try: another folder\n"), os._exit(2)),
     "is left alone": lambda: os._exit(LEFT_ALONE),
     "is killed later": lambda: (time.sleep(0.3), os.kill(os.getpid(), signal.SIGKILL)),
     "ends": lambda: os._exit(0),
@@ -52,7 +53,8 @@ class FakeContext:
 
 def _behave(behaviour: str, seat: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.write(seat.stderr.fileno(), f"last words of {seat.name}\n".encode())
+    os.dup2(seat.stderr.fileno(), 2)
+    os.write(2, f"last words of {seat.name}\n".encode())
     seat.status.send(READY)
     BEHAVIOURS[behaviour]()
 
@@ -84,11 +86,11 @@ def no_child_left() -> Iterator[None]:
     assert [] == own_children()
 
 
-def wait_for_death(crew: Crew) -> SubjectError:
+def wait_for_death(crew: Crew) -> FlashProfError:
     for _ in range(500):
         try:
             crew.check()
-        except SubjectError as error:
+        except FlashProfError as error:
             return error
         time.sleep(0.01)
     raise AssertionError("no worker's end was noticed")
@@ -115,8 +117,18 @@ def test_the_one_that_ended_of_itself_is_named(
 
     assert error.what.startswith(name)
     assert how in error.what
+    assert isinstance(error, SubjectError)
     assert outcome == error.outcome
     assert f"last words of {name}" in str(error.where)
+
+
+def test_a_worker_that_refuses_what_it_was_given_makes_it_a_usage_error() -> None:
+    with make("works", "refuses") as crew:
+        error = wait_for_death(crew)
+
+    assert isinstance(error, UsageError)
+    assert "no weights" == error.what
+    assert "drafter-0" in str(error.where)
 
 
 def test_readiness_is_told_worker_by_worker(capsys: pytest.CaptureFixture[str]) -> None:
