@@ -1,5 +1,5 @@
 """
-What does a `kill -9` cost? `python -m benchmarks.resume`, about eight minutes on two quiet cores.
+What does a `kill -9` cost? `python -m benchmarks.resume`, eight to twelve minutes on two cores.
 
 A short run is killed at a random moment of its start, of its training or of a save, and started again with
 `--resume auto` until its steps are done: the whole run, its main process, a drafter or a target gets the signal. Every
@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -43,8 +44,8 @@ WORKLOAD = ("--token-budget", "1024", "--anchors", "16")
 END_LIMIT_S = 10.0
 """In which a run must have ended, with all its processes, once one of them is dead."""
 RUN_LIMIT_S = 300.0
-END_STEPS = 15
-"""No kill is meant for these: steps are written down four times a second, and the run could be over."""
+END_STEPS = 10
+"""No kill is meant for these, since the run could be over before it comes."""
 START_SPREAD_S = 5.0
 LOAD_SPREAD_S = 0.5
 STEP_SPREAD_S = 0.1
@@ -106,6 +107,11 @@ class Started:
     def checkpoints(self) -> Path:
         """Of this run and the one that continues it."""
         return self.folder.parent / "checkpoints"
+
+    @property
+    def log(self) -> str:
+        """What it has said so far."""
+        return self.folder.with_suffix(".log").read_text(encoding="utf-8")
 
     def alive(self) -> dict[int, str]:
         """Process number to the name in the process list."""
@@ -199,9 +205,9 @@ def start(folder: Path, run: str, topology: str, cache: Path, num_steps: int) ->
     (started_folder / "control").mkdir(parents=True)
     # A resumed run has its workload from the checkpoint.
     workload = () if has_checkpoints(checkpoints) else WORKLOAD
-    options = ["--topology", topology, "--steps", str(num_steps), "--cache", str(cache), "--device", "cpu"]
+    options = ["--topology", topology, "--steps", str(num_steps), "--cache", str(cache), "--log-every", "1"]
     saving = ["--checkpoints", str(checkpoints), "--save-every", str(SAVE_EVERY), "--resume", "auto"]
-    with (folder / f"{run}.log").open("w") as log:
+    with started_folder.with_suffix(".log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "pipeline", "train", *workload, *options, *saving],
             stdout=log,
@@ -223,7 +229,7 @@ def train_whole(topology: str, cache: Path, *, num_steps: int) -> Losses:
         run = start(Path(folder), "whole", topology, cache, num_steps)
         status, _ = run.end(RUN_LIMIT_S)
         if status:
-            raise click.ClickException(Path(folder, "whole.log").read_text(encoding="utf-8"))
+            raise click.ClickException(run.log)
         return read_losses(run.folder)
 
 
@@ -241,10 +247,11 @@ def try_kill(plan: Plan, whole: Losses, cache: Path, *, num_steps: int) -> Trial
         resumed = start(Path(folder), "resumed", plan.topology, cache, num_steps)
         resumed_status, _ = resumed.end(RUN_LIMIT_S)
         before, after = read_losses(killed.folder), read_losses(resumed.folder)
+        num_trained = max(num_saved, count_steps(killed.log))
     return Trial(
         plan=plan,
         status=status,
-        num_trained=max([num_saved, *(step + 1 for _, step in before)]),
+        num_trained=num_trained,
         num_saved=num_saved,
         end_s=end_s,
         num_left=num_left,
@@ -261,20 +268,26 @@ def num_unequal(whole: Losses, losses: Losses) -> int:
 
 def num_missing(whole: Losses, before: Losses, after: Losses, num_saved: int) -> int:
     """
-    Those that the resumed run had to train and did not, and those that the killed one had trained *before*.
+    Those that the resumed run had to train and did not, and holes in what the killed one wrote down *before*.
 
-    Of the saved steps, the last one is not asked for: it is written down after it is saved, and the kill came between.
+    The end of what it trained is not asked for: losses are written four times a second. That it was trained shows in
+    the losses that follow.
     """
-    resumed = sum(place not in after for place in whole if place[1] >= num_saved)
-    return resumed + sum(place not in before for place in whole if place[1] < num_saved - 1)
+    ends = dict(sorted(before))
+    holes = sum(place not in before for place in whole if place[1] < ends.get(place[0], 0))
+    return holes + sum(place not in after for place in whole if place[1] >= num_saved)
+
+
+def count_steps(log: str) -> int:
+    """The steps that the first drafter had behind it; unlike losses, lines are written at once."""
+    return max(map(int, re.findall(r"^step=(\d+) ", log, flags=re.MULTILINE)), default=0)
 
 
 def wait_for_moment(run: Started, plan: Plan) -> None:
     """Return when the kill is due, or when the run has ended before."""
-    path = run.folder / "events" / "drafter-0.jsonl"
     part = run.checkpoints / f".step-{plan.step:08d}.part"
     if plan.moment == "training":
-        run.wait_until(lambda: path.exists() and path.read_bytes().count(b'["step"') >= plan.step)
+        run.wait_until(lambda: count_steps(run.log) >= plan.step)
     elif plan.moment == "save":
         run.wait_until(part.exists)
     elif plan.victim not in ("all", MAIN):

@@ -23,6 +23,7 @@ from benchmarks.resume import (
     Plan,
     Started,
     Trial,
+    count_steps,
     make_plans,
     num_missing,
     num_unequal,
@@ -82,9 +83,10 @@ def test_a_loss_that_differs_in_the_last_bit_is_unequal() -> None:
     ("before", "after", "expected"),
     [
         (up_to(7), since(6), 0),
-        # Step 5 was saved and the run killed before it was written down.
-        (up_to(5), since(6), 0),
-        (up_to(4), since(6), 1),
+        # Steps 4 and 5 were saved, and the run killed before it had written them down.
+        (up_to(4), since(6), 0),
+        ({}, since(6), 0),
+        (up_to(2) | {("drafter-0", 4): 0.2}, since(6), 2),
         # What was trained before does not excuse the resumed run.
         (up_to(8), since(7), 1),
         (up_to(7), {}, 2),
@@ -94,6 +96,11 @@ def test_steps_that_neither_run_shows_are_missing(
     before: dict[tuple[str, int], float], after: dict[tuple[str, int], float], expected: int
 ) -> None:
     assert expected == num_missing(WHOLE, before, after, num_saved=6)
+
+
+def test_steps_are_counted_by_the_lines_of_the_log() -> None:
+    assert 0 == count_steps("preset=tiny topology=1+1\nsaved step=9 \n")
+    assert 12 == count_steps("step=9 loss=1\nstep=12 loss=1\nsaved step-00000012\nstep=1")
 
 
 def test_a_file_that_was_cut_off_gives_what_it_holds(tmp_path: Path) -> None:
