@@ -118,13 +118,16 @@ def _parse_item(item: str, by_name: Mapping[str, Toggle], expression: str) -> To
 
 
 def format_toggles(values: Mapping[str, Value], registry: Sequence[Toggle]) -> str:
-    """The shortest expression that gives *values*; `none` where all are at their defaults."""
-    items = []
+    """The shortest expression that gives *values*: what is on, or `all` and what is not; `none` for all defaults."""
+    set_items, changed_items = [], ["all"]
     for toggle in registry:
         value = values[toggle.name]
         if value != toggle.default:
-            items.append(toggle.name if value == toggle.on and not toggle.is_numeric else f"{toggle.name}={value}")
-    return ",".join(items) or "none"
+            item = toggle.name if value == toggle.on and not toggle.is_numeric else f"{toggle.name}={value}"
+            set_items.append(item)
+        if value != toggle.on:
+            changed_items.append(f"-{toggle.name}" if value == toggle.default else f"{toggle.name}={value}")
+    return min(",".join(set_items) or "none", ",".join(changed_items), key=len)
 
 
 def toggles_to_json(registry: Sequence[Toggle]) -> list[dict[str, Any]]:

@@ -57,18 +57,22 @@ def find_beginning(context: click.Context, given: Mapping[str, Any]) -> Beginnin
     if checkpoint is not None:
         return _resumed(context, given, checkpoint)
     toggles = parse_toggles(given["expression"], REGISTRY)
-    preset = make_workload(given)
-    if given["warm_start"] is not None:
-        from pipeline.cli.warm import warmed
-
-        preset = warmed(preset, given["warm_start"], mask_token_id=given["mask_token_id"])
     return Beginning(
-        preset=preset,
+        preset=_workload(given),
         toggles=toggles,
         seed=given["seed"],
         num_steps=given["steps"],
         warm_start=given["warm_start"],
     )
+
+
+def _workload(given: Mapping[str, Any]) -> Preset:
+    preset = make_workload(given)
+    if given["warm_start"] is None:
+        return preset
+    from pipeline.cli.warm import warmed
+
+    return warmed(preset, given["warm_start"], mask_token_id=given["mask_token_id"])
 
 
 def _checkpoint(given: Mapping[str, Any]) -> Path | None:
@@ -95,14 +99,7 @@ def _resumed(context: click.Context, given: Mapping[str, Any], checkpoint: Path)
 
     state = read_state(checkpoint)
     check_tensors(checkpoint)
-    contradicting = [name for name in OF_THE_CHECKPOINT if _is_given(context, name)]
-    if contradicting:
-        names = ", ".join("--" + name.replace("_", "-") for name in contradicting)
-        raise UsageError(
-            f"a resumed run takes its workload from the checkpoint: {names} cannot be given",
-            where=str(checkpoint),
-            next_command=f"leave out {names}; or export the checkpoint and use --warm-start for a new run",
-        )
+    _check_workload(context, given, checkpoint, state)
     _check_branch(checkpoint, given["checkpoints"])
     toggles = (
         parse_toggles(given["expression"], REGISTRY)
@@ -117,6 +114,24 @@ def _resumed(context: click.Context, given: Mapping[str, Any], checkpoint: Path)
         resume_from=checkpoint,
         start_step=state.step,
     )
+
+
+def _check_workload(
+    context: click.Context, given: Mapping[str, Any], checkpoint: Path, state: CheckpointState
+) -> None:
+    """A job script that is started again gives the whole command again; what it may not do is to change the workload."""
+    names = [name for name in OF_THE_CHECKPOINT if _is_given(context, name)]
+    if not names:
+        return
+    is_same = _workload(given) == state.preset and (not _is_given(context, "seed") or given["seed"] == state.seed)
+    if not is_same:
+        options = ", ".join("--" + name.replace("_", "-") for name in names)
+        raise UsageError(
+            f"a resumed run takes its workload from the checkpoint, and {options} make another one",
+            where=str(checkpoint),
+            allowed="the options that the run was started with, all of them, or none",
+            next_command=f"leave out {options}; or export the checkpoint and use --warm-start for a new run",
+        )
 
 
 def _num_steps(context: click.Context, given: Mapping[str, Any], state: CheckpointState) -> int:

@@ -42,6 +42,7 @@ def run_drafter(seat: WorkerSeat, emitter: Emitter) -> None:
         host=config.host,
         device=seat.device,
     )
+    peers.require_equal("the step to start from", config.start_step)
     trainer, saver = _load(seat, emitter, peers)
     shapes = seat.rehearsals if config.toggles["warmup"] else ()
     for shape in shapes:

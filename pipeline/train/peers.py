@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from flashprof.contracts.control import Command
+from flashprof.contracts.errors import UsageError
 from pipeline.config import HostPlace
 from pipeline.transport.messages import Order
 from pipeline.transport.queue import QueueClosedError
@@ -78,6 +79,29 @@ class Peers:
         total_weight, num_tokens_all, num_stops, num_commands = counts.tolist()
         commands = self._broadcast(order.commands) if num_commands else ()
         return Agreement(total_weight, int(num_tokens_all), num_stops > 0, commands)
+
+    def require_equal(self, what: str, value: int) -> None:
+        """
+        Make sure that all drafters were told the same; hosts that resume look for a checkpoint each by itself.
+
+        Raises:
+            UsageError: They were not.
+            QueueClosedError: A drafter is gone.
+        """
+        if self.num_drafters == 1:
+            return
+        told: list[int | None] = [None] * self.num_drafters
+        try:
+            dist.all_gather_object(told, value, group=self._counts_group)
+        except RuntimeError as error:
+            raise QueueClosedError(f"lost another drafter: {error}") from error
+        if len(set(told)) > 1:
+            raise UsageError(
+                f"the drafters differ in {what}",
+                offered=", ".join(map(str, told)),
+                allowed="the same on every host",
+                next_command="let all hosts read the same --checkpoints folder, or give --resume a checkpoint by name",
+            )
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """

@@ -113,10 +113,12 @@ class HiddenStateQueue:
             self.room.notify_all()
 
     def close(self) -> None:
-        """Take no more: who waits for room is told so."""
-        with self.room:
-            self.is_closed.value = True
+        """Take no more: who waits for room is told so, or sees it at its next look."""
+        self.is_closed.value = True
+        # A process that was killed while it held the lock holds it for ever.
+        if self.room.acquire(timeout=POLL_S):
             self.room.notify_all()
+            self.room.release()
 
 
 class Inbox:

@@ -89,11 +89,18 @@ def test_auto_resumes_the_newest_and_begins_where_there_is_none(folder: Path, tm
 
 
 @pytest.mark.parametrize(
-    "option", [("--lr", "1"), ("--preset", "tiny"), ("--seed", "0"), ("--accumulate", "1"), ("--buckets", "64,128")]
+    "option", [("--lr", "1"), ("--preset", "tiny"), ("--seed", "0"), ("--accumulate", "2"), ("--buckets", "64,128")]
 )
 def test_options_that_contradict_the_checkpoint_are_named(folder: Path, option: tuple[str, str]) -> None:
     with pytest.raises(UsageError, match=option[0]):
         begin("--resume", str(folder), *option)
+
+
+def test_a_job_script_that_is_started_again_resumes(folder: Path) -> None:
+    # The fixture's run: the preset with this learning rate, seed 5.
+    same = ("--preset", "tiny", "--lr", "0.125", "--seed", "5", "--steps", "90")
+
+    assert 40 == begin(*same, "--checkpoints", str(folder), "--resume", "auto").start_step
 
 
 def test_a_folder_of_another_run_is_not_written_over(folder: Path) -> None:

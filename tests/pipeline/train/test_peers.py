@@ -11,6 +11,7 @@ import torch.multiprocessing
 from torch import nn
 
 from flashprof.contracts.control import Command, CommandName
+from flashprof.contracts.errors import UsageError
 from pipeline.config import HostPlace
 from pipeline.train.peers import Agreement, Peers
 from pipeline.transport.messages import Order
@@ -28,6 +29,9 @@ def _sum_and_report(rank: int, rendezvous: Path, pipe: Any) -> None:
         peers.agree(1.5 + rank, 10, Order(commands=(SWA,), stop=False)),
         peers.agree(1.0, 10, Order(stop=rank == 1)),
     ]
+    peers.require_equal("the same", 7)
+    with pytest.raises(UsageError, match="differ in the step"):
+        peers.require_equal("the step", rank)
     first, second = nn.Parameter(torch.zeros(2, 2)), nn.Parameter(torch.zeros(3))
     first.grad, second.grad = torch.full((2, 2), rank + 1.0), torch.arange(3.0) * (rank + 1)
     peers.sum_gradients([first, second])
