@@ -33,6 +33,7 @@ from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import Emitter, connect
 from pipeline.config import HostPlace
 from pipeline.model.drafter import Drafter
+from pipeline.model.tables import FrozenTables
 from pipeline.model.target import drafter_shape, load_tables, target_layer_ids
 from pipeline.presets import TINY, Preset
 from pipeline.roles.drafter import synthetic_row
@@ -40,7 +41,6 @@ from pipeline.roles.worker import Rehearsal
 from pipeline.toggles import REGISTRY
 from pipeline.train.optimizer import make_optimizer
 from pipeline.train.peers import Peers
-from pipeline.train.rows import FrozenTables
 from pipeline.train.step import DrafterStep, Learner, StepInput
 from pipeline.transport.messages import Order
 from pipeline.ways import Ways

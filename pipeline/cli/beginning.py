@@ -116,10 +116,8 @@ def _resumed(context: click.Context, given: Mapping[str, Any], checkpoint: Path)
     )
 
 
-def _check_workload(
-    context: click.Context, given: Mapping[str, Any], checkpoint: Path, state: CheckpointState
-) -> None:
-    """A job script that is started again gives the whole command again; what it may not do is to change the workload."""
+def _check_workload(context: click.Context, given: Mapping[str, Any], checkpoint: Path, state: CheckpointState) -> None:
+    """A job script that is started again gives the whole command again; it may not change the workload."""
     names = [name for name in OF_THE_CHECKPOINT if _is_given(context, name)]
     if not names:
         return

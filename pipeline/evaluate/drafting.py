@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.model.drafter import Drafter, DrafterShape, Rotary, rotate
+from pipeline.model.tables import FrozenTables
 from pipeline.presets import SLIDING, DrafterPlan
 
 
@@ -43,15 +44,6 @@ class Drafting(Protocol):
 
 
 @dataclass(frozen=True)
-class Vocabulary:
-    """The target's embedding and output head, and the token that stands for "to be drafted"."""
-
-    embedding_VD: Tensor
-    head_VD: Tensor
-    mask_token_id: int
-
-
-@dataclass(frozen=True)
 class LayerCache:
     """One layer's keys, rotated, and values; the block's own are written behind the context's."""
 
@@ -62,15 +54,15 @@ class LayerCache:
 class CachedDrafter:
     """A `Drafting` that runs a `Drafter`'s own modules."""
 
-    def __init__(self, drafter: Drafter, shape: DrafterShape, plan: DrafterPlan, vocabulary: Vocabulary) -> None:
+    def __init__(self, drafter: Drafter, shape: DrafterShape, plan: DrafterPlan, tables: FrozenTables) -> None:
         self._drafter: Any = drafter
         self._shape = shape
-        self._vocabulary = vocabulary
+        self._tables = tables
         self._windows = [plan.sliding_window if kind == SLIDING else None for kind in plan.layer_types]
         self._block_size = plan.block_size
         weight = drafter.fc.weight
         self._like = {"dtype": weight.dtype, "device": weight.device}
-        self._mask_ids = torch.full((plan.block_size - 1,), vocabulary.mask_token_id, device=weight.device)
+        self._mask_ids = torch.full((plan.block_size - 1,), tables.mask_token_id, device=weight.device)
         self._visible_QK = window_mask(plan.block_size, plan.sliding_window, weight.device)
         self._caches: list[LayerCache] = []
         self._capacity = 0
@@ -104,10 +96,10 @@ class CachedDrafter:
 
     def draft(self, anchor_1: Tensor) -> Tensor:
         """The likeliest token of every slot behind the anchor."""
-        vocabulary = self._vocabulary
-        block_QD = F.embedding(torch.cat([anchor_1, self._mask_ids]), vocabulary.embedding_VD)
+        tables = self._tables
+        block_QD = F.embedding(torch.cat([anchor_1, self._mask_ids]), tables.embedding_VD)
         final_QD = self.final_states(block_QD.to(self._like["dtype"]))
-        return F.linear(final_QD[1:].to(vocabulary.head_VD.dtype), vocabulary.head_VD).argmax(dim=-1)
+        return F.linear(final_QD[1:].to(tables.head_VD.dtype), tables.head_VD).argmax(dim=-1)
 
     def final_states(self, block_QD: Tensor) -> Tensor:
         """What `Drafter.forward` gives for one block at the end of the context."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from flashprof.contracts.errors import UsageError
 from pipeline.data.batches import BatchPlan, collate, plan_epoch
-from pipeline.evaluate.drafting import CachedDrafter, Vocabulary
+from pipeline.evaluate.drafting import CachedDrafter
 from pipeline.evaluate.generate import (
     Difference,
     Generation,
@@ -32,6 +32,7 @@ from pipeline.evaluate.generate import (
 from pipeline.evaluate.heldout import HeldOut, HeldOutEvaluator
 from pipeline.evaluate.taps import CachedTarget, cached_target, stop_ids
 from pipeline.model.drafter import Drafter, DrafterShape
+from pipeline.model.tables import FrozenTables
 from pipeline.presets import DataPlan, DrafterPlan
 
 NUM_WARM_UP_TOKENS = 8
@@ -65,9 +66,9 @@ class Subject:
     mask_token_id: int
 
     @property
-    def vocabulary(self) -> Vocabulary:
+    def tables(self) -> FrozenTables:
         """The target's own tables, not copied."""
-        return Vocabulary(
+        return FrozenTables(
             embedding_VD=self.model.get_input_embeddings().weight.detach(),
             head_VD=self.model.get_output_embeddings().weight.detach(),
             mask_token_id=self.mask_token_id,
@@ -234,12 +235,12 @@ def _held_out_batches(subject: Subject, text: HeldOutText, effort: Effort) -> It
         batch = collate(text.dataset, plan)
         # Entered anew each time: between two results the caller computes as it likes.
         with exact_float32():
-            held_out = evaluator.evaluate(batch, subject.vocabulary, max_blocks=effort.max_blocks, generator=generator)
+            held_out = evaluator.evaluate(batch, subject.tables, max_blocks=effort.max_blocks, generator=generator)
         yield held_out
 
 
 def _texts(subject: Subject, text: HeldOutText, effort: Effort) -> Iterator[TextResult]:
-    drafting = CachedDrafter(subject.drafter, subject.shape, subject.plan, subject.vocabulary)
+    drafting = CachedDrafter(subject.drafter, subject.shape, subject.plan, subject.tables)
     limits = Limits(max_new_tokens=effort.max_new_tokens, stop_ids=stop_ids(subject.model))
     for number, (sample, prompt_T) in enumerate(draw_prompts(text, effort)):
         with exact_float32(), cached_target(subject.model, subject.layer_ids) as target:

@@ -17,13 +17,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.data.batches import Batch
-from pipeline.evaluate.drafting import Vocabulary
 from pipeline.evaluate.taps import tapped_states
 from pipeline.model.anchors import Anchors, sample_anchors, valid_anchors
 from pipeline.model.drafter import Drafter
 from pipeline.model.loss import block_targets
 from pipeline.model.mask_evaluated import additive_mask
 from pipeline.model.mask_rule import mask_tables
+from pipeline.model.tables import FrozenTables
 from pipeline.presets import SLIDING, DrafterPlan
 
 
@@ -104,13 +104,13 @@ class HeldOutEvaluator:
         self._weight = drafter.fc.weight
 
     @torch.no_grad()
-    def evaluate(self, batch: Batch, vocabulary: Vocabulary, *, max_blocks: int, generator: torch.Generator) -> HeldOut:
+    def evaluate(self, batch: Batch, tables: FrozenTables, *, max_blocks: int, generator: torch.Generator) -> HeldOut:
         """
         Draft at random anchors of the batch's own text.
 
         Args:
             batch: On the CPU.
-            vocabulary: The target's.
+            tables: The target's.
             max_blocks: Anchors drawn where there are more valid ones.
             generator: Draws them; on the CPU.
         """
@@ -126,12 +126,12 @@ class HeldOutEvaluator:
         )
         final_QD = self._drafter(
             self._hidden_states(batch, text),
-            self._block_states(text, anchors, vocabulary),
+            self._block_states(text, anchors, tables),
             self._positions(text, anchors),
             self._masks(text, anchors),
         )
         drafted_ND = final_QD.unflatten(0, (-1, plan.block_size))[:, 1:].flatten(0, 1)
-        logits_NV = F.linear(drafted_ND.to(vocabulary.head_VD.dtype), vocabulary.head_VD).float()
+        logits_NV = F.linear(drafted_ND.to(tables.head_VD.dtype), tables.head_VD).float()
         label_N, weight_N = targets.label_N.to(logits_NV.device), targets.weight_N.to(logits_NV.device)
         loss_N = F.cross_entropy(logits_NV, label_N, reduction="none")
         right_N = logits_NV.argmax(dim=-1) == label_N
@@ -145,10 +145,10 @@ class HeldOutEvaluator:
         joined_TF = torch.cat([states[layer_id][is_token_BS] for layer_id in self._layer_ids], dim=-1)
         return joined_TF.to(self._weight.dtype)
 
-    def _block_states(self, text: PackedText, anchors: Anchors, vocabulary: Vocabulary) -> Tensor:
-        block_ids = torch.full((anchors.position_A.numel(), self._plan.block_size), vocabulary.mask_token_id)
+    def _block_states(self, text: PackedText, anchors: Anchors, tables: FrozenTables) -> Tensor:
+        block_ids = torch.full((anchors.position_A.numel(), self._plan.block_size), tables.mask_token_id)
         block_ids[:, 0] = text.input_ids_T[anchors.position_A]
-        block_QD = F.embedding(block_ids.flatten().to(self._weight.device), vocabulary.embedding_VD)
+        block_QD = F.embedding(block_ids.flatten().to(self._weight.device), tables.embedding_VD)
         return block_QD.to(self._weight.dtype)
 
     def _positions(self, text: PackedText, anchors: Anchors) -> Tensor:

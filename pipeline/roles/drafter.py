@@ -16,6 +16,7 @@ from pipeline.checkpoint.folder import read_state, restore
 from pipeline.checkpoint.zlab import read_plan, read_zlab
 from pipeline.checkpoint.zlab_config import ZlabPlan
 from pipeline.model.drafter import Drafter
+from pipeline.model.tables import FrozenTables
 from pipeline.model.target import drafter_shape, load_tables, target_layer_ids
 from pipeline.roles.switches import Switches
 from pipeline.roles.worker import Rehearsal, WorkerSeat, report_ready
@@ -23,7 +24,6 @@ from pipeline.train.log import StepFacts, StepLog
 from pipeline.train.metrics import Reading
 from pipeline.train.optimizer import make_optimizer
 from pipeline.train.peers import Peers
-from pipeline.train.rows import FrozenTables
 from pipeline.train.saver import ModelFacts, Saver
 from pipeline.train.step import DrafterStep, Learner, StepInput, StepResult
 from pipeline.train.tensorboard import open_sink

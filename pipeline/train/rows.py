@@ -17,15 +17,6 @@ from pipeline.transport.messages import HiddenStates
 
 
 @dataclass(frozen=True)
-class FrozenTables:
-    """The target's embedding and output head, and the token that stands for "to be drafted"."""
-
-    embedding_VD: Tensor
-    head_VD: Tensor
-    mask_token_id: int
-
-
-@dataclass(frozen=True)
 class Row:
     """One packed row on the device, with all that its step needs."""
 

@@ -16,11 +16,12 @@ from pipeline.model.fused_loss import fused_dflash_loss
 from pipeline.model.loss import LossParts, dflash_loss
 from pipeline.model.mask_rule import MaskRequest
 from pipeline.model.masks import MaskFactory
+from pipeline.model.tables import FrozenTables
 from pipeline.presets import SLIDING, Preset
 from pipeline.train.clip import clip_by_host, clip_on_device
 from pipeline.train.optimizer import set_learning_rate
 from pipeline.train.peers import Agreement, Peers
-from pipeline.train.rows import FrozenTables, Row, RowLayout
+from pipeline.train.rows import Row, RowLayout
 from pipeline.train.schedule import learning_rate_share
 from pipeline.transport.messages import HiddenStates, Order
 from pipeline.ways import Ways

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.evaluate.drafting import CachedDrafter, Vocabulary
+from pipeline.evaluate.drafting import CachedDrafter
 from pipeline.evaluate.taps import CachedTarget, cached_target
 from pipeline.model.drafter import Drafter, DrafterShape
+from pipeline.model.tables import FrozenTables
 from pipeline.model.target import drafter_shape, load_target
 from pipeline.presets import FULL, SLIDING, TINY, DrafterPlan
 
@@ -47,8 +48,8 @@ def drafter(shape: DrafterShape) -> Drafter:
 
 
 @pytest.fixture(scope="session")
-def vocabulary(model: Any) -> Vocabulary:
-    return Vocabulary(
+def tables(model: Any) -> FrozenTables:
+    return FrozenTables(
         embedding_VD=model.get_input_embeddings().weight.detach(),
         head_VD=model.get_output_embeddings().weight.detach(),
         mask_token_id=MASK_TOKEN_ID,
@@ -56,8 +57,8 @@ def vocabulary(model: Any) -> Vocabulary:
 
 
 @pytest.fixture
-def drafting(drafter: Drafter, shape: DrafterShape, vocabulary: Vocabulary) -> CachedDrafter:
-    return CachedDrafter(drafter, shape, PLAN, vocabulary)
+def drafting(drafter: Drafter, shape: DrafterShape, tables: FrozenTables) -> CachedDrafter:
+    return CachedDrafter(drafter, shape, PLAN, tables)
 
 
 @pytest.fixture

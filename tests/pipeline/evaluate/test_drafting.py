@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pipeline.evaluate.drafting import CachedDrafter, Vocabulary
+from pipeline.evaluate.drafting import CachedDrafter
 from pipeline.model.drafter import Drafter, DrafterShape
 from pipeline.model.mask_evaluated import additive_mask
 from pipeline.model.mask_rule import mask_tables
+from pipeline.model.tables import FrozenTables
 from pipeline.presets import FULL, SLIDING, DrafterPlan
 
 BLOCK = 4
@@ -54,14 +55,14 @@ def trained_forward(drafter: Drafter, plan: DrafterPlan, hidden_TF: Tensor, bloc
 def test_final_states_equal_the_training_forward_however_the_context_came(
     drafter: Drafter,
     shape: DrafterShape,
-    vocabulary: Vocabulary,
+    tables: FrozenTables,
     plan: DrafterPlan,
     pieces: list[int],
 ) -> None:
     generator = torch.Generator().manual_seed(1)
     hidden_TF = torch.randn(sum(pieces), shape.num_taps * shape.hidden_size, generator=generator)
     block_QD = torch.randn(BLOCK, shape.hidden_size, generator=generator)
-    drafting = CachedDrafter(drafter, shape, plan, vocabulary)
+    drafting = CachedDrafter(drafter, shape, plan, tables)
     drafting.start(sum(pieces))
     for piece_TF in hidden_TF.split(pieces):
         drafting.extend(piece_TF)
@@ -75,12 +76,12 @@ def test_final_states_equal_the_training_forward_however_the_context_came(
 
 
 @torch.no_grad()
-def test_a_window_that_bites_changes_the_draft(drafter: Drafter, shape: DrafterShape, vocabulary: Vocabulary) -> None:
+def test_a_window_that_bites_changes_the_draft(drafter: Drafter, shape: DrafterShape, tables: FrozenTables) -> None:
     hidden_TF = torch.randn(20, shape.num_taps * shape.hidden_size, generator=torch.Generator().manual_seed(1))
     block_QD = torch.randn(BLOCK, shape.hidden_size, generator=torch.Generator().manual_seed(2))
     states = []
     for window in (6, 7):
-        drafting = CachedDrafter(drafter, shape, plan_of((SLIDING, SLIDING), window), vocabulary)
+        drafting = CachedDrafter(drafter, shape, plan_of((SLIDING, SLIDING), window), tables)
         drafting.start(20)
         drafting.extend(hidden_TF)
         states.append(drafting.final_states(block_QD))
@@ -90,16 +91,16 @@ def test_a_window_that_bites_changes_the_draft(drafter: Drafter, shape: DrafterS
 
 @torch.no_grad()
 def test_a_draft_is_the_likeliest_token_of_every_slot_behind_the_anchor(
-    drafting: CachedDrafter, shape: DrafterShape, vocabulary: Vocabulary
+    drafting: CachedDrafter, shape: DrafterShape, tables: FrozenTables
 ) -> None:
     hidden_TF = torch.randn(9, shape.num_taps * shape.hidden_size, generator=torch.Generator().manual_seed(1))
     drafting.start(9)
     drafting.extend(hidden_TF)
     num_telling = 0
     for anchor in range(20):
-        block_ids_Q = torch.tensor([anchor] + [vocabulary.mask_token_id] * (BLOCK - 1))
-        final_QD = drafting.final_states(vocabulary.embedding_VD[block_ids_Q])
-        expected = (final_QD @ vocabulary.head_VD.T).argmax(dim=-1).tolist()
+        block_ids_Q = torch.tensor([anchor] + [tables.mask_token_id] * (BLOCK - 1))
+        final_QD = drafting.final_states(tables.embedding_VD[block_ids_Q])
+        expected = (final_QD @ tables.head_VD.T).argmax(dim=-1).tolist()
 
         assert expected[1:] == drafting.draft(torch.tensor([anchor])).tolist()
         num_telling += expected[1:] != expected[:-1]
@@ -128,9 +129,9 @@ def test_a_sequence_starts_without_the_last_one(drafting: CachedDrafter, shape: 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float64])
 @torch.no_grad()
 def test_the_drafters_own_precision_begins_at_its_input(
-    drafter: Drafter, shape: DrafterShape, vocabulary: Vocabulary, kind: torch.dtype
+    drafter: Drafter, shape: DrafterShape, tables: FrozenTables, kind: torch.dtype
 ) -> None:
-    half = replace(vocabulary, embedding_VD=vocabulary.embedding_VD.to(kind), head_VD=vocabulary.head_VD.to(kind))
+    half = replace(tables, embedding_VD=tables.embedding_VD.to(kind), head_VD=tables.head_VD.to(kind))
     drafting = CachedDrafter(drafter, shape, plan_of((FULL, SLIDING), 5), half)
     drafting.start(6)
     drafting.extend(torch.randn(6, shape.num_taps * shape.hidden_size, dtype=kind))

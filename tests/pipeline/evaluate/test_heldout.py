@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from pipeline.data.batches import Batch
-from pipeline.evaluate.drafting import CachedDrafter, Vocabulary
+from pipeline.evaluate.drafting import CachedDrafter
 from pipeline.evaluate.heldout import HeldOut, HeldOutEvaluator, count_blocks, pack_text
 from pipeline.evaluate.taps import CachedTarget
 from pipeline.model.drafter import Drafter
+from pipeline.model.tables import FrozenTables
 from pipeline.presets import FULL, SLIDING, DrafterPlan
 
 LAYER_IDS = (1, 3)
@@ -99,7 +100,7 @@ def test_packing_drops_padding_and_padding_rows() -> None:
 
 @torch.no_grad()
 def blocks_one_by_one(
-    batch: Batch, target: CachedTarget, drafting: CachedDrafter, vocabulary: Vocabulary
+    batch: Batch, target: CachedTarget, drafting: CachedDrafter, tables: FrozenTables
 ) -> tuple[list[list[int]], float]:
     """Right slots and loss of every valid block, drafted as in generation."""
     right, weighted, weights = [], 0.0, 0.0
@@ -115,9 +116,9 @@ def blocks_one_by_one(
             drafting.start(length)
             drafting.extend(hidden_TF[:anchor])
             right.append((drafting.draft(ids_T[anchor : anchor + 1]) == label_K).int().tolist())
-            block_ids_Q = torch.tensor([int(ids_T[anchor])] + [vocabulary.mask_token_id] * (PLAN.block_size - 1))
-            final_QD = drafting.final_states(vocabulary.embedding_VD[block_ids_Q])
-            loss_K = F.cross_entropy(final_QD[1:] @ vocabulary.head_VD.T, label_K, reduction="none")
+            block_ids_Q = torch.tensor([int(ids_T[anchor])] + [tables.mask_token_id] * (PLAN.block_size - 1))
+            final_QD = drafting.final_states(tables.embedding_VD[block_ids_Q])
+            loss_K = F.cross_entropy(final_QD[1:] @ tables.head_VD.T, label_K, reduction="none")
             weighted += float((loss_K * weight_K).sum())
             weights += float(weight_K.sum())
     return right, weighted / weights
@@ -125,13 +126,13 @@ def blocks_one_by_one(
 
 @torch.no_grad()
 def test_blocks_among_many_score_what_they_score_alone(
-    model: Any, drafter: Drafter, drafting: CachedDrafter, vocabulary: Vocabulary, target: CachedTarget
+    model: Any, drafter: Drafter, drafting: CachedDrafter, tables: FrozenTables, target: CachedTarget
 ) -> None:
     batch = batch_of((17, 5), (9, 2), num_padding_rows=1)
-    right, loss = blocks_one_by_one(batch, target, drafting, vocabulary)
+    right, loss = blocks_one_by_one(batch, target, drafting, tables)
     expected = counted(right)
     evaluator = HeldOutEvaluator(drafter, PLAN, model, LAYER_IDS)
-    actual = evaluator.evaluate(batch, vocabulary, max_blocks=99, generator=torch.Generator().manual_seed(0))
+    actual = evaluator.evaluate(batch, tables, max_blocks=99, generator=torch.Generator().manual_seed(0))
 
     assert expected.num_right_K == actual.num_right_K
     assert expected.num_supervised_K == actual.num_supervised_K
@@ -139,23 +140,23 @@ def test_blocks_among_many_score_what_they_score_alone(
     assert pytest.approx(loss, rel=1e-4) == actual.loss
 
 
-def evaluated(model: Any, drafter: Drafter, vocabulary: Vocabulary, *, max_blocks: int, seed: int) -> HeldOut:
+def evaluated(model: Any, drafter: Drafter, tables: FrozenTables, *, max_blocks: int, seed: int) -> HeldOut:
     evaluator = HeldOutEvaluator(drafter, PLAN, model, LAYER_IDS)
     generator = torch.Generator().manual_seed(seed)
-    return evaluator.evaluate(batch_of((40, 5)), vocabulary, max_blocks=max_blocks, generator=generator)
+    return evaluator.evaluate(batch_of((40, 5)), tables, max_blocks=max_blocks, generator=generator)
 
 
-def test_a_limit_draws_blocks_by_seed(model: Any, drafter: Drafter, vocabulary: Vocabulary) -> None:
-    first, same, other = (evaluated(model, drafter, vocabulary, max_blocks=6, seed=seed) for seed in (1, 1, 2))
+def test_a_limit_draws_blocks_by_seed(model: Any, drafter: Drafter, tables: FrozenTables) -> None:
+    first, same, other = (evaluated(model, drafter, tables, max_blocks=6, seed=seed) for seed in (1, 1, 2))
 
     assert 6 == first.num_blocks
     assert first == same
     assert first.weighted_loss != other.weighted_loss
 
 
-def test_a_batch_without_a_valid_anchor_counts_nothing(model: Any, drafter: Drafter, vocabulary: Vocabulary) -> None:
+def test_a_batch_without_a_valid_anchor_counts_nothing(model: Any, drafter: Drafter, tables: FrozenTables) -> None:
     evaluator = HeldOutEvaluator(drafter, PLAN, model, LAYER_IDS)
-    held_out = evaluator.evaluate(batch_of((3, 0)), vocabulary, max_blocks=9, generator=torch.Generator())
+    held_out = evaluator.evaluate(batch_of((3, 0)), tables, max_blocks=9, generator=torch.Generator())
 
     assert HeldOut() == held_out
     assert math.isnan(held_out.acceptance_length)

@@ -20,11 +20,11 @@ from pipeline.config import HostPlace
 from pipeline.model.checksum import bit_sum
 from pipeline.model.drafter import Drafter
 from pipeline.model.shape import DrafterShape
+from pipeline.model.tables import FrozenTables
 from pipeline.presets import TINY
 from pipeline.toggles import REGISTRY
 from pipeline.train.optimizer import make_optimizer
 from pipeline.train.peers import Peers
-from pipeline.train.rows import FrozenTables
 from pipeline.train.step import DrafterStep, Learner, StepInput
 from pipeline.transport.messages import HiddenStates, Order
 from pipeline.transport.queue import QueueClosedError

@@ -16,11 +16,11 @@ from flashprof.emit import Emitter, connect
 from pipeline.config import HostPlace
 from pipeline.model.checksum import bit_sum
 from pipeline.model.drafter import Drafter, DrafterShape
+from pipeline.model.tables import FrozenTables
 from pipeline.presets import TINY, Preset
 from pipeline.toggles import REGISTRY
 from pipeline.train.optimizer import make_optimizer
 from pipeline.train.peers import Peers
-from pipeline.train.rows import FrozenTables
 from pipeline.train.step import DrafterStep, Learner, StepInput, StepResult
 from pipeline.transport.messages import HiddenStates, Order
 
