@@ -24,7 +24,6 @@ REGISTRY: tuple[Toggle, ...] = (
         help="compile the attention-mask builder with torch.compile instead of evaluating it eagerly every step",
         hot=True,
         needs=("compiler",),
-        loss_tolerance=ROUNDING,
     ),
     Toggle(
         name="swa",
@@ -77,7 +76,6 @@ REGISTRY: tuple[Toggle, ...] = (
         name="analytic-mask",
         help="write the mask, or its block sparsity, in closed form instead of evaluating the rule at every pair",
         hot=True,
-        loss_tolerance=ROUNDING,
     ),
     Toggle(
         name="early-exit",

@@ -20,16 +20,18 @@ def values(expression: str) -> ToggleValues:
     return parse_toggles(expression, REGISTRY)
 
 
-def test_all_is_honoured_where_there_is_a_compiler() -> None:
-    assert {} == not_applied(values("all"), has_cuda=False, which=everything)
+def test_all_is_honoured_where_there_is_a_compiler_and_a_gpu() -> None:
+    assert {} == not_applied(values("all"), has_cuda=True, which=everything)
+    assert ["expandable", "prealloc"] == list(not_applied(values("all"), has_cuda=False, which=everything))
 
 
 def test_compile_is_refused_with_the_remedy_where_there_is_none() -> None:
-    refused = not_applied(values("all"), has_cuda=False, which=nothing)
+    asked = values("all,-expandable,-prealloc")
+    refused = not_applied(asked, has_cuda=False, which=nothing)
 
     assert ["compile"] == list(refused)
     assert "apt-get install g++" in refused["compile"]
-    assert {**values("all"), "compile": False} == honoured(values("all"), refused)
+    assert {**asked, "compile": False} == honoured(asked, refused)
 
 
 def test_cuda_brings_its_own_compiler() -> None:
