@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
+
+
+def pytest_configure() -> None:
+    """A shell that starts us in the background makes SIGINT ignored, also in what we start: tests send it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -183,23 +183,22 @@ def test_ctrl_c_prints_what_there_is_and_ends_with_130(checkpoint: Path, cache: 
     file = tmp_path / "evaluation.json"
     command = [sys.executable, "-m", "pipeline", "evaluate", checkpoint, "--num-prompts", 10**6, "--num-batches", 1]
     command += ["--max-new-tokens", 2000, "--device", "cpu", "--json", file, "--cache", cache]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [str(word) for word in command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("evaluate: "):
-                break
-        process.send_signal(signal.SIGINT)
-        said, error = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if line.startswith("evaluate: "):
+                    break
+            process.send_signal(signal.SIGINT)
+            said, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
 
     assert 130 == process.returncode
     assert "held-out text" in said
