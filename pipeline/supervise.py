@@ -74,7 +74,10 @@ def _ending(config: TrainConfig, received: Sequence[signal.Signals], num_steps: 
 def _saved(config: TrainConfig, num_steps: int) -> str:
     if config.checkpoints is None:
         return "; nothing saved: no --checkpoints"
-    return f"; saved, continue with --checkpoints {config.checkpoints.folder} --resume auto" if num_steps else ""
+    folder = config.checkpoints.folder
+    if num_steps == config.num_steps:
+        return f"; saved in {folder}"
+    return f"; saved, continue with --checkpoints {folder} --resume auto"
 
 
 def rehearsals(plans: Sequence[BatchPlan]) -> tuple[Rehearsal, ...]:
