@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.toggles import Toggle, ToggleValues
 
-ROUNDING = 2e-4
+ROUNDING = 1e-4
 """
 Relative: what another order of sums makes of a step's loss within 50 steps; 9e-5 on an H200 in bfloat16
 (docs/parity.md).

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from checkpoints import some_state
 
 from flashprof.contracts.toggles import parse_toggles
 from pipeline.checkpoint.state import CheckpointState
@@ -60,7 +61,7 @@ def make_state() -> Callable[..., CheckpointState]:
         *, step: int = 200, toggles: str = "none", layer_types: tuple[str, ...] = (FULL, FULL), **changes: Any
     ) -> CheckpointState:
         drafter = replace(TINY.drafter, layer_types=layer_types, sliding_window=6, block_size=4)
-        fields: dict[str, Any] = {
+        fields = {
             "step": step,
             "num_tokens": 1000 * step,
             "seed": 3,
@@ -69,12 +70,10 @@ def make_state() -> Callable[..., CheckpointState]:
             "toggles": parse_toggles(toggles, REGISTRY),
             "topology": "5+3",
             "mask_token_id": 7,
-            "layer_ids": (1, 3),
             "shape": SHAPE,
-            "num_target_layers": 6,
             "vocab_size": 128,
             "max_positions": 1024,
         }
-        return CheckpointState(**(fields | changes))
+        return some_state(**(fields | changes))
 
     return make

@@ -8,22 +8,18 @@ from pathlib import Path
 import click
 import pytest
 import torch
+from checkpoints import some_state
 from torch import nn
 
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.toggles import parse_toggles
 from pipeline.checkpoint.folder import save_checkpoint
-from pipeline.checkpoint.state import CheckpointState
 from pipeline.cli.beginning import Beginning, find_beginning
 from pipeline.cli.train import train
-from pipeline.model.drafter import DrafterShape
 from pipeline.presets import TINY
 from pipeline.toggles import REGISTRY
 
 PRESET = replace(TINY, recipe=replace(TINY.recipe, lr=0.125))
-SHAPE = DrafterShape(
-    hidden_size=8, num_heads=1, num_kv_heads=1, head_dim=8, intermediate_size=8, num_layers=1, num_taps=1
-)
 
 
 @pytest.fixture
@@ -34,21 +30,7 @@ def folder(tmp_path: Path) -> Path:
     optimizer = torch.optim.AdamW(model.parameters())
     optimizer.step()
     for step in (30, 40):
-        state = CheckpointState(
-            step=step,
-            num_tokens=1,
-            seed=5,
-            num_steps=90,
-            preset=PRESET,
-            toggles=parse_toggles("swa,queue=3", REGISTRY),
-            topology="2+1",
-            mask_token_id=2,
-            layer_ids=(1,),
-            shape=SHAPE,
-            num_target_layers=6,
-            vocab_size=64,
-            max_positions=64,
-        )
+        state = some_state(step=step, seed=5, preset=PRESET, toggles=parse_toggles("swa,queue=3", REGISTRY))
         save_checkpoint(tmp_path / "run", state, model.state_dict(), optimizer, ["weight", "bias"], keep=3)
     return tmp_path / "run"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from checkpoints import some_state
 from safetensors.torch import load_file
 
 from flashprof.contracts.toggles import parse_toggles
 from pipeline.checkpoint.folder import save_checkpoint
-from pipeline.checkpoint.state import CheckpointState
 from pipeline.cli.main import main
 from pipeline.model.drafter import Drafter, DrafterShape
 from pipeline.presets import FULL, TINY
@@ -50,18 +50,12 @@ def checkpoint(tmp_path: Path) -> Path:
 def save(root: Path, *, step: int, toggles: str = "none", layer_types: tuple[str, ...] | None = None) -> Path:
     drafter = Drafter(SHAPE)
     plan = replace(TINY.drafter, layer_types=layer_types or TINY.drafter.layer_types)
-    state = CheckpointState(
+    state = some_state(
         step=step,
-        num_tokens=1000,
-        seed=0,
-        num_steps=400,
         preset=replace(TINY, drafter=plan),
         toggles=parse_toggles(toggles, REGISTRY),
-        topology="1+1",
         mask_token_id=3,
-        layer_ids=(1, 3),
         shape=SHAPE,
-        num_target_layers=6,
         vocab_size=4096,
         max_positions=1024,
     )

@@ -12,17 +12,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from checkpoints import some_state
 
 from flashprof.contracts.errors import UsageError
-from flashprof.contracts.toggles import parse_toggles
 from pipeline.checkpoint.folder import MODEL, OPTIMIZER, STATE, load_weights, read_state, save_checkpoint
-from pipeline.checkpoint.state import CheckpointState
 from pipeline.checkpoint.zlab import write_zlab
 from pipeline.cli.main import main
 from pipeline.data.samples import open_samples
 from pipeline.model.shape import DrafterShape
 from pipeline.presets import TINY
-from pipeline.toggles import REGISTRY
 
 Run = Callable[..., tuple[int, str]]
 
@@ -53,21 +51,7 @@ FILES = {
 
 def _make_checkpoint(root: Path) -> Path:
     model = torch.nn.Linear(2, 2)
-    state = CheckpointState(
-        step=30,
-        num_tokens=1,
-        seed=0,
-        num_steps=90,
-        preset=TINY,
-        toggles=parse_toggles("none", REGISTRY),
-        topology="1+1",
-        mask_token_id=2,
-        layer_ids=(1, 3),
-        shape=SHAPE,
-        num_target_layers=6,
-        vocab_size=64,
-        max_positions=64,
-    )
+    state = some_state(shape=SHAPE)
     optimizer = torch.optim.AdamW(model.parameters())
     return save_checkpoint(root, state, model.state_dict(), optimizer, ["weight", "bias"], keep=1)
 
