@@ -161,6 +161,9 @@ class Crew:
                 break
             if time.perf_counter() > deadline_s:
                 raise SubjectError(f"{waiting[0].name} did not end within {END_TIMEOUT_S:.0f} s", outcome=Outcome.HUNG)
+            if role == "target":
+                for queue in self.queues:
+                    queue.discard()
             time.sleep(0.02)
         if self._has_failed():
             self._raise_death()

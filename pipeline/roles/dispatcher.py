@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from flashprof.contracts.control import Command, CommandName
+from flashprof.contracts.errors import FlashProfError
 from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import WAIT, Emitter
 from pipeline.config import TrainConfig
@@ -132,11 +133,9 @@ class Dispatcher:
             if self._lines.should_stop() and not self._stop_is_ordered:
                 say("asked to stop: the step that is under way is the last")
                 self._order_stop()
-            for pipe in list(self._lines.drafters):
-                if pipe.poll():
-                    self._take_end(pipe)
+            self._take_ends()
             if self._num_steps_done is None:
-                self._lines.check_workers()
+                self._check_workers()
 
     def _obey(self, commands: list[Command], step: int) -> None:
         """Stop is acknowledged here; the rest goes to the drafters, past the queue."""
@@ -162,6 +161,11 @@ class Dispatcher:
         if command.name is not CommandName.SET_TOGGLES:
             return command
         values, refused = hot_changes(command.detail["values"], has_cuda=self._config.device == "cuda")
+        early_exit = self._toggles["early-exit"]
+        if self._config.host.num_hosts > 1 and values.get("early-exit", early_exit) != early_exit:
+            # Drafters agree over all hosts; targets are told with their work, by their own host's dispatcher.
+            del values["early-exit"]
+            refused["early-exit"] = "on several hosts it needs a new start: a command reaches the first host's targets"
         self._toggles.update(values)
         return replace(command, detail={"values": values, "refused": refused})
 
@@ -173,6 +177,20 @@ class Dispatcher:
             self._forget(pipe)
         else:
             self._idle.append(pipe)
+
+    def _check_workers(self) -> None:
+        try:
+            self._lines.check_workers()
+        except FlashProfError:
+            # A drafter that said so and ended well since we looked is no failure.
+            self._take_ends()
+            if self._num_steps_done is None:
+                raise
+
+    def _take_ends(self) -> None:
+        for pipe in list(self._lines.drafters):
+            if pipe.poll():
+                self._take_end(pipe)
 
     def _take_end(self, pipe: Connection) -> None:
         self._lines.drafters.remove(pipe)

@@ -23,7 +23,7 @@ from pipeline.roles.worker import Rehearsal, WorkerSeat, report_ready
 from pipeline.train.log import StepFacts, StepLog
 from pipeline.train.metrics import Reading
 from pipeline.train.optimizer import make_optimizer
-from pipeline.train.peers import Peers
+from pipeline.train.peers import Agreement, Peers
 from pipeline.train.saver import ModelFacts, Saver
 from pipeline.train.step import DrafterStep, Learner, StepInput, StepResult
 from pipeline.train.tensorboard import open_sink
@@ -46,8 +46,8 @@ def run_drafter(seat: WorkerSeat, emitter: Emitter) -> None:
     trainer, saver = _load(seat, emitter, peers)
     shapes = seat.rehearsals if config.toggles["warmup"] else ()
     for shape in shapes:
-        row = synthetic_row(shape, saver.facts.num_features, seat.device)
-        trainer.rehearse(row, config.toggles)
+        # Without a name: this frame lives as long as the run, and so would the last row.
+        trainer.rehearse(synthetic_row(shape, saver.facts.num_features, seat.device), config.toggles)
     ways = Ways(emitter)
     ways.note("load", f"shapes rehearsed: {len(shapes)}{_segments(seat.device)}")
     training = Training(seat, emitter, trainer, saver, ways)
@@ -145,22 +145,22 @@ class Training:
         """Train; returns the number of steps behind it, counted from the very first."""
         num_steps = self._seat.config.start_step
         for step in self._steps():
-            result, messages = self._train(step)
+            agreement, facts = self._train(step)
             num_steps = step + 1
-            is_last = result.agreement.stop or num_steps == self._seat.config.num_steps
-            self._num_tokens_all += result.agreement.num_tokens
+            is_last = agreement.stop or num_steps == self._seat.config.num_steps
+            self._num_tokens_all += facts.num_tokens_all
             if self._seat.rank == 0 and self._saver.is_due(num_steps, is_last=is_last):
                 with self._emitter.span("checkpoint"):
                     self._saver.save(num_steps, self._num_tokens_all, self._switches.values)
             self._emitter.end_step(
                 step,
-                num_tokens=sum(sum(message.lengths) for message in messages),
-                num_supervised_tokens=sum(int(message.loss_mask_T.sum()) for message in messages),
-                num_padding_tokens=sum(message.num_padding_tokens for message in messages),
+                num_tokens=facts.num_tokens,
+                num_supervised_tokens=facts.num_supervised_tokens,
+                num_padding_tokens=facts.num_padding_tokens,
             )
             if is_last:
                 break
-            self._switches.expect(result.agreement.commands)
+            self._switches.expect(agreement.commands)
         self._log.finish(self._switches.drain_metrics(), num_steps=num_steps)
         return num_steps
 
@@ -168,7 +168,8 @@ class Training:
         config = self._seat.config
         return iter(range(config.start_step, config.num_steps)) if config.num_steps else count(config.start_step)
 
-    def _train(self, step: int) -> tuple[StepResult, list[HiddenStates]]:
+    def _train(self, step: int) -> tuple[Agreement, StepFacts]:
+        """One step; lets go of its hidden states, which the next one would otherwise find beside its own."""
         span = self._emitter.span
         messages = self._inbox.take(step, self._emitter)
         with span("unpack", device=True):
@@ -188,8 +189,9 @@ class Training:
         num_waiting = self._inbox.count_waiting(self._emitter)
         with span("log"):
             self._emitter.gauge("queue", step, num_waiting)
-            self._log.record(self._facts(step, messages, result, num_waiting), readings)
-        return result, messages
+            facts = self._facts(step, messages, result, num_waiting)
+            self._log.record(facts, readings)
+        return result.agreement, facts
 
     def _note_ways(self, step: int, result: StepResult, readings: list[Reading]) -> None:
         """What no other module sees, and as it came about rather than as it was asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +19,8 @@ from pipeline.transport.messages import Order
 from pipeline.transport.queue import QueueClosedError
 
 STORE_PREFIX = "flashprof-drafters"
+ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
+"""Torchrun counts in it how often it has started the run again."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +141,10 @@ class Peers:
 def _open_store(host: HostPlace, rendezvous: Path, num_drafters: int) -> dist.Store:
     if host.num_hosts == 1:
         return dist.FileStore(str(rendezvous), num_drafters)
-    # The store belongs to torchrun's agent, which outlives us.
+    # The store belongs to torchrun's agent, which outlives us: behind a restart, the addresses of the dead are in it.
+    attempt = os.environ.get(ATTEMPT, "0")
     store = dist.TCPStore(host.address, host.port, is_master=False, timeout=timedelta(minutes=5))
-    return dist.PrefixStore(STORE_PREFIX, store)
+    return dist.PrefixStore(f"{STORE_PREFIX}-{attempt}", store)
 
 
 def _sum_over_drafters(tensor: Tensor, group: dist.ProcessGroup | None) -> None:

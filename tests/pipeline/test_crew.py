@@ -51,11 +51,19 @@ class FakeContext:
         return self._context.Process(target=_behave, args=(self._behaviour[name], args[0]), daemon=True)
 
 
+def _fill_the_pipe(seat: Any) -> None:
+    for _ in range(20):
+        seat.queues[0].writer.send_bytes(bytes(8_192))
+    os._exit(0)
+
+
 def _behave(behaviour: str, seat: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(seat.stderr.fileno(), 2)
     os.write(2, f"last words of {seat.name}\n".encode())
     seat.status.send(READY)
+    if behaviour == "fills the pipe":
+        _fill_the_pipe(seat)
     BEHAVIOURS[behaviour]()
 
 
@@ -151,6 +159,13 @@ def test_workers_that_end_quietly_after_the_end_are_no_failure() -> None:
 
 def test_a_target_whose_queue_was_closed_while_it_waited_is_no_failure() -> None:
     with make("is left alone", "ends") as crew:
+        crew.finish()
+
+
+def test_a_target_that_found_the_pipe_full_when_the_drafter_ended_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "END_TIMEOUT_S", 5.0)
+
+    with make("fills the pipe", "ends") as crew:
         crew.finish()
 
 

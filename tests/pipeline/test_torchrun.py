@@ -163,3 +163,17 @@ def test_a_drafter_that_is_killed_on_one_host_ends_both(start: Callable[..., Hos
     assert "error: drafter-1 was killed by SIGKILL" in hosts.said
     assert "finished after" not in hosts.said
     assert "stopped by" not in hosts.said
+
+
+def test_a_run_that_torchrun_starts_again_finds_its_peers_anew(
+    start: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PET_MAX_RESTARTS", "1")
+    hosts = start()
+    hosts.wait_for("drafter-1", "step", 3)
+    os.kill(hosts.log_of("drafter-1").header.pid, signal.SIGKILL)
+    deadline_s = time.perf_counter() + START_LIMIT_S
+    while hosts.said.count("step=1 ") < 2 and hosts.process.poll() is None and time.perf_counter() < deadline_s:
+        time.sleep(0.05)
+
+    assert 2 == hosts.said.count("step=1 "), hosts.said

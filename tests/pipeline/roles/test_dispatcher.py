@@ -333,6 +333,20 @@ def test_toggles_that_cannot_be_set_are_left_out_with_the_reason(build: Build) -
     assert [True] * 3 == [item.early_exit for item in stage.items[1:]]
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_targets_of_several_hosts_are_not_changed_on_the_first_alone(build: Build, value: bool) -> None:
+    stage = build(num_steps=2, host=HostPlace(num_hosts=2))
+    stage.control.send(CommandName.SET_TOGGLES, values={"swa": True, "early-exit": value})
+
+    stage.run()
+    (order,) = stage.received_orders()
+
+    # As it is already, it is not refused.
+    assert ({"early-exit"} if value else set()) == set(order.commands[0].detail["refused"])
+    assert ({"swa": True} if value else {"swa": True, "early-exit": False}) == order.commands[0].detail["values"]
+    assert [False] * 2 == [item.early_exit for item in stage.items]
+
+
 def test_work_for_a_target_that_died_after_asking_goes_to_another(build: Build) -> None:
     stage = build(topology="2+1", num_steps=6)
     mortal = threading.Thread(target=stage.play_target, args=(stage.pipes[0], 2), daemon=True)
@@ -356,3 +370,13 @@ def test_a_dead_worker_ends_the_run_with_its_name(build: Build) -> None:
 
     with pytest.raises(SubjectError, match="target-0"):
         stage.dispatcher.run()
+
+
+def test_a_drafter_that_ends_well_while_workers_are_checked_is_no_death(build: Build) -> None:
+    def check() -> None:
+        stage.drafter.send(3)
+        raise SubjectError("drafter-0 ended with status 0", outcome=Outcome.CRASHED)
+
+    stage = build(check=check)
+
+    assert 3 == stage.dispatcher.run()

@@ -1,18 +1,34 @@
-"""A drafter that somebody trained is taken where it fits, and refused by what differs."""
+"""What a drafter may start from, and what its loop holds from one step to the next."""
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.multiprocessing
 
 from flashprof.contracts.errors import UsageError
+from flashprof.contracts.toggles import parse_toggles
+from flashprof.emit import connect
 from pipeline.checkpoint.zlab_config import ZlabPlan
+from pipeline.config import TrainConfig
 from pipeline.model.shape import DrafterShape
-from pipeline.roles.drafter import check_warm_start
-from pipeline.train.saver import ModelFacts
+from pipeline.presets import TINY
+from pipeline.roles.drafter import Training, check_warm_start
+from pipeline.roles.worker import WorkerSeat
+from pipeline.toggles import REGISTRY
+from pipeline.topology import Topology
+from pipeline.train.peers import Agreement
+from pipeline.train.saver import ModelFacts, Saver
+from pipeline.train.step import StepInput, StepResult
+from pipeline.transport.messages import HiddenStates
+from pipeline.transport.queue import create_queue
+from pipeline.ways import Ways
 
 SHAPE = DrafterShape(
     hidden_size=32, num_heads=2, num_kv_heads=1, head_dim=16, intermediate_size=48, num_layers=2, num_taps=2
@@ -62,3 +78,69 @@ def test_one_for_another_target_is_refused_with_what_it_has_and_what_is_needed(
 
 def test_one_that_saw_only_the_tokens_before_may_learn_to_see_all() -> None:
     check_warm_start(replace(PLAN, is_causal=True), FACTS, where=FOLDER)
+
+
+class WatchfulTrainer:
+    """Learns nothing; counts, at each step, the hidden states of earlier ones that are still held."""
+
+    def __init__(self) -> None:
+        self._seen: list[weakref.ref[torch.Tensor]] = []
+        self.num_held: list[int] = []
+
+    def run(self, items: Sequence[HiddenStates], given: StepInput) -> StepResult:
+        """Stands in for `DrafterStep.run`."""
+        self.num_held.append(sum(tensor() is not None for tensor in self._seen))
+        self._seen += [weakref.ref(item.hidden_TF) for item in items]
+        return StepResult(scalars={}, agreement=Agreement(1.0, 2, False, ()), lr=given.step)
+
+
+def test_a_step_finds_no_hidden_states_of_the_one_before() -> None:
+    context = torch.multiprocessing.get_context("fork")
+    config = TrainConfig(
+        preset=TINY,
+        topology=Topology(1, 1),
+        toggles=parse_toggles("queue=8", REGISTRY),
+        refused={},
+        num_steps=3,
+        seed=0,
+        device="cpu",
+        num_threads=1,
+        cache=Path("unused"),
+        log_every=10,
+    )
+    ours, theirs = context.Pipe()
+    queue = create_queue(context, 8)
+    seat = WorkerSeat(
+        role="drafter",
+        local_rank=0,
+        config=config,
+        mask_token_id=2,
+        rehearsals=(),
+        rendezvous=Path("unused"),
+        carrier_name="shared",
+        status=ours,
+        stderr=theirs,
+        orders=None,
+        queues=(queue,),
+    )
+    for step in range(3):
+        row = torch.ones(2, dtype=torch.int64)
+        queue.send(
+            HiddenStates(
+                step=step,
+                hidden_TF=torch.ones(2, 4),
+                checksum=torch.zeros((), dtype=torch.int64),
+                input_ids_T=row,
+                loss_mask_T=row.bool(),
+                lengths=(2,),
+                num_padding_tokens=0,
+            )
+        )
+    trainer: Any = WatchfulTrainer()
+    emitter = connect("nobody")
+    saver: Any = Saver(config, FACTS, torch.nn.Linear(1, 1), None)
+
+    num_steps = Training(seat, emitter, trainer, saver, Ways(emitter)).run()
+
+    assert 3 == num_steps
+    assert [0, 0, 0] == trainer.num_held
