@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from flashprof.contracts.errors import UsageError
+from flashprof.contracts.errors import ToolError, UsageError
 from pipeline.cli.machine import choose_device, default_cache
 from pipeline.cli.places import require_writable
 from pipeline.presets import Preset, TargetPlan, find_preset
@@ -50,7 +53,8 @@ def regenerate(**given: Any) -> None:
     require_writable(given["out"], "--out")
     with stop_signals():
         work = _open(given, preset)
-    _run(work, batch_size=given["batch_size"], max_turns=given["max_turns"])
+    with terminable():
+        _run(work, batch_size=given["batch_size"], max_turns=given["max_turns"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +67,25 @@ class Work:
     answerer: TargetAnswerer
 
 
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Until left, SIGTERM ends the program as Ctrl-C does, with the summary, but with status 143."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        del frame
+        raise SystemExit(128 + number)
+
+    previous = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
 def _find_workload(given: dict[str, Any]) -> Preset:
     target, data, name = given["target"], given["data"], given["preset"]
     if name is None and (target is None or data is None):
-        raise UsageError(
-            "there must be a target and conversations",
-            allowed="--preset smollm2, or --target DIR --data FILE, or --preset smollm2 --data FILE",
-            next_command="python -m pipeline regenerate --preset smollm2 --out answers.jsonl",
-        )
+        raise _incomplete()
     preset = find_preset(name or "smollm2")
     if target is not None:
         preset = replace(preset, target=TargetPlan(source="folder", path=str(target.resolve())))
@@ -82,7 +97,19 @@ def _find_workload(given: dict[str, Any]) -> Preset:
         )
     if data is not None:
         preset = replace(preset, data=replace(preset.data, source="file", path=str(data)))
+    # An empty path would be the folder that the command is called in, whatever lies there.
+    has_data = preset.data.path or preset.data.source == DIALOGUES
+    if not has_data or (preset.target.source == "folder" and not preset.target.path):
+        raise _incomplete()
     return preset
+
+
+def _incomplete() -> UsageError:
+    return UsageError(
+        "there must be a target and conversations",
+        allowed="--preset smollm2, or --target DIR --data FILE, or --preset smollm2 --data FILE",
+        next_command="python -m pipeline regenerate --preset smollm2 --out answers.jsonl",
+    )
 
 
 def _open(given: dict[str, Any], preset: Preset) -> Work:
@@ -156,6 +183,8 @@ def _read(preset: Preset) -> list[Conversation]:
 
 
 def _run(work: Work, *, batch_size: int, max_turns: int) -> None:
+    import torch
+
     from pipeline.evaluate.regenerate import answer_batch, plan_conversation_batches
 
     batches = plan_conversation_batches(
@@ -176,6 +205,12 @@ def _run(work: Work, *, batch_size: int, max_turns: int) -> None:
             elapsed_s = time.perf_counter() - start_s
             rate = f"{tally.num_tokens / elapsed_s:,.0f} tok/s"
             click.echo(f"regenerate: {tally.num_done:,} of {num_left:,}, {rate}", err=True)
+    except torch.OutOfMemoryError as error:
+        raise ToolError(
+            "a batch does not fit the device's memory",
+            offered=f"--batch-size {batch_size}",
+            next_command=f"--batch-size {max(1, batch_size // 2)}: the answers written so far are kept",
+        ) from error
     finally:
         click.echo("\n".join(tally.lines(work.path)))
 

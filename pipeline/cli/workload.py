@@ -55,15 +55,18 @@ def _target(plan: TargetPlan, given: Mapping[str, Any]) -> TargetPlan:
 def _data(plan: DataPlan, given: Mapping[str, Any]) -> DataPlan:
     if given["data"] is not None:
         plan = replace(plan, source="file", path=str(given["data"].resolve()))
+    from pipeline.data.buckets import LENGTH_MULTIPLE
+
     bounds = _bounds(plan, given)
     plan = replace(plan, max_length=bounds[-1], bucket_bounds=bounds)
     budget = given["token_budget"] or plan.token_budget
-    if budget < bounds[-1]:
+    longest = -(-bounds[-1] // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+    if budget < longest:
         raise UsageError(
             f"--token-budget {budget} is less than the longest sample",
             offered=str(budget),
-            allowed=f"{bounds[-1]} or more",
-            next_command=f"--token-budget {bounds[-1]}",
+            allowed=f"{longest} or more: --max-length, padded to a multiple of {LENGTH_MULTIPLE}",
+            next_command=f"--token-budget {longest}",
         )
     return replace(plan, token_budget=budget)
 

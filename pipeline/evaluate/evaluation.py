@@ -157,7 +157,7 @@ def evaluate_drafter(
         on_progress: Called with each result so far.
 
     Raises:
-        UsageError: There is no held-out sample.
+        UsageError: There is no held-out sample, or a prompt and its answer have more tokens than the target positions.
     """
     evaluation = _nothing_yet(subject, effort)
     for evaluation in evaluations(subject, text, effort):
@@ -170,7 +170,7 @@ def evaluations(subject: Subject, text: HeldOutText, effort: Effort) -> Iterator
     The same, as an iterator of results so far: one a held-out batch, then one a prompt.
 
     Raises:
-        UsageError: There is no held-out sample.
+        UsageError: There is no held-out sample, or a prompt and its answer have more tokens than the target positions.
     """
     if not len(text.indices_N):
         raise UsageError(
@@ -178,6 +178,7 @@ def evaluations(subject: Subject, text: HeldOutText, effort: Effort) -> Iterator
             offered=f"held_out_share={text.data.held_out_share:g}",
             next_command="train with a larger held-out share, or on more data",
         )
+    _check_room(subject, text, effort)
     subject.drafter.eval()
     evaluation = _nothing_yet(subject, effort)
     for held_out in _held_out_batches(subject, text, effort):
@@ -212,9 +213,32 @@ def num_results(text: HeldOutText, effort: Effort) -> int:
 
 def draw_prompts(text: HeldOutText, effort: Effort) -> list[tuple[int, Tensor]]:
     """Index and tokens of the prompts that this effort draws: samples up to their first supervised token."""
-    order_N = np.random.default_rng(effort.seed).permutation(text.indices_N)[: effort.num_prompts]
-    samples = [(int(index), text.dataset[int(index)]) for index in order_N]
+    samples = [(int(index), text.dataset[int(index)]) for index in _prompt_order(text, effort)]
     return [(index, torch.tensor(sample["input_ids"][: sample["first_supervised"]])) for index, sample in samples]
+
+
+def _prompt_order(text: HeldOutText, effort: Effort) -> NDArray[np.int64]:
+    order_N: NDArray[np.int64] = np.random.default_rng(effort.seed).permutation(text.indices_N)[: effort.num_prompts]
+    return order_N
+
+
+def _check_room(subject: Subject, text: HeldOutText, effort: Effort) -> None:
+    """Past its positions a model's words mean nothing, with drafts or without."""
+    positions = getattr(subject.model.config, "max_position_embeddings", None)
+    if positions is None or not effort.num_prompts:
+        return
+    lengths_N = text.dataset.data.column("first_supervised").to_numpy()[_prompt_order(text, effort)]
+    longest = int(lengths_N.max())
+    room = positions - longest
+    if effort.max_new_tokens > room:
+        raise UsageError(
+            f"a prompt of {longest:,} tokens and its answer have more tokens than the target has positions",
+            offered=f"--max-new-tokens {effort.max_new_tokens}",
+            allowed=f"at most {room:,}, by max_position_embeddings {positions:,}"
+            if room > 0
+            else f"no answer to a prompt this long, by max_position_embeddings {positions:,}",
+            next_command=f"--max-new-tokens {room}" if room > 0 else "--num-prompts 0: held-out batches alone",
+        )
 
 
 @contextmanager

@@ -84,6 +84,10 @@ class TargetAnswerer:
             temperature=None,
             top_p=None,
             top_k=None,
+            # Qwen2.5's penalises repetition by 1.05 to 1.1, under which the likeliest token is another one.
+            repetition_penalty=1.0,
+            no_repeat_ngram_size=0,
+            num_beams=1,
             max_new_tokens=self._max_new_tokens,
             pad_token_id=self._pad_id,
         )[:, longest:]

@@ -59,7 +59,7 @@ def evaluation_to_json(evaluation: Evaluation, facts: dict[str, Any]) -> dict[st
             "speedup": evaluation.speedup,
             "texts": [asdict(text) for text in evaluation.texts],
         },
-        "versions": _versions(),
+        "versions": _versions(evaluation.device),
     }
     finite: dict[str, Any] = _finite(document)
     return finite
@@ -125,11 +125,12 @@ def _difference_line(text: TextResult, tie_limit: float) -> str:
     )
 
 
-def _versions() -> dict[str, str]:
+def _versions(device_type: str) -> dict[str, str]:
     import torch
 
     packages = {name: version(name) for name in ("torch", "transformers", "datasets")}
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
+    # A machine with a GPU may have evaluated on its CPU.
+    device = torch.cuda.get_device_name() if device_type == "cuda" else platform.processor() or platform.machine()
     return {"python": platform.python_version(), **packages, "device": device}
 
 

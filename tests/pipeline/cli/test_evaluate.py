@@ -182,7 +182,7 @@ def test_what_ctrl_c_leaves_is_the_last_whole_result() -> None:
 def test_ctrl_c_prints_what_there_is_and_ends_with_130(checkpoint: Path, cache: Path, tmp_path: Path) -> None:
     file = tmp_path / "evaluation.json"
     command = [sys.executable, "-m", "pipeline", "evaluate", checkpoint, "--num-prompts", 10**6, "--num-batches", 1]
-    command += ["--max-new-tokens", 2000, "--device", "cpu", "--json", file, "--cache", cache]
+    command += ["--max-new-tokens", 54, "--device", "cpu", "--json", file, "--cache", cache]
     with subprocess.Popen(
         [str(word) for word in command],
         stdout=subprocess.PIPE,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from pipeline.cli.main import main
 from pipeline.data.tokenizer import train_bpe
+from pipeline.evaluate.answer_file import AnswerFile
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -83,6 +87,48 @@ def test_a_second_run_continues_where_the_first_was_killed(
     assert "0 conversations added" in said.out
 
 
+def test_sigterm_ends_it_with_a_summary_and_a_whole_file(
+    target: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "answers.jsonl"
+    append = AnswerFile.append
+
+    def append_and_be_killed(self: AnswerFile, *answered: Any) -> None:
+        append(self, *answered)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(AnswerFile, "append", append_and_be_killed)
+    # What the command fails to handle must not end the test run.
+    previous = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        options = ["--target", target, "--data", data, "--max-new-tokens", 4, "--device", "cpu", "--cache", tmp_path]
+        status = run(monkeypatch, *options, "--batch-size", 2, "--out", out)
+        handler = signal.getsignal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    written = out.read_text(encoding="utf-8")
+
+    assert 143 == status
+    assert signal.SIG_IGN == handler
+    assert [True, True] == ["messages" in json.loads(line) for line in written.splitlines()]
+    assert written.endswith("\n")
+    assert f"conversations added to {out}" in capsys.readouterr().out
+
+
+def test_a_batch_that_does_not_fit_the_memory_is_no_traceback_but_a_smaller_batch(
+    target: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def overflow(*_: Any) -> None:
+        raise torch.OutOfMemoryError("tried to allocate")
+
+    monkeypatch.setattr(AnswerFile, "append", overflow)
+    options = ["--target", target, "--data", data, "--max-new-tokens", 4, "--device", "cpu", "--cache", tmp_path]
+    status = run(monkeypatch, *options, "--batch-size", 4, "--out", tmp_path / "answers.jsonl")
+
+    assert 4 == status
+    assert "--batch-size 2" in capsys.readouterr().err
+
+
 def test_only_the_first_conversations_and_only_those_that_fit(
     target: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +148,8 @@ def test_only_the_first_conversations_and_only_those_that_fit(
         (["--out", "x", "--target", "."], "--target DIR --data FILE"),
         (["--out", "x", "--preset", "smollm3"], "did you mean 'smollm2'"),
         (["--out", "x", "--preset", "tiny"], "random target"),
+        (["--out", "x", "--preset", "tiny", "--target", "."], "--target DIR --data FILE"),
+        (["--out", "x", "--preset", "qwen3-8b", "--data", "."], "--target DIR --data FILE"),
         (["--out", "x", "--preset", "smollm2", "--data", "missing.jsonl"], "missing.jsonl"),
         (["--out", "x", "--preset", "smollm2", "--batch-size", "0"], "--batch-size"),
         (["--out", ".", "--preset", "smollm2"], "--out"),

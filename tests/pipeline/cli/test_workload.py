@@ -90,3 +90,11 @@ def test_what_does_not_fit_is_refused_with_a_remedy(given: dict[str, Any]) -> No
         make(**given)
 
     assert caught.value.next_command
+
+
+def test_the_budget_that_is_advised_holds_the_longest_sample_padded() -> None:
+    with pytest.raises(UsageError) as caught:
+        make(max_length=1000, token_budget=1000)
+
+    assert "--token-budget 1024" == caught.value.next_command
+    assert 1024 == make(max_length=1000, token_budget=1024).data.token_budget

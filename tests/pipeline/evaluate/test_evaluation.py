@@ -160,3 +160,16 @@ def test_a_tie_is_not_lossless_but_not_wrong_either() -> None:
 def test_what_is_not_known_yet_is_no_number() -> None:
     assert math.isnan(evaluation().acceptance_length)
     assert math.isnan(evaluation().speedup)
+
+
+def test_an_answer_past_the_targets_positions_is_refused_and_the_most_that_fits_is_named(
+    subject: Subject, text: HeldOutText
+) -> None:
+    longest = max(prompt_T.numel() for _, prompt_T in draw_prompts(text, EFFORT))
+    room = subject.model.config.max_position_embeddings - longest
+    with pytest.raises(UsageError) as caught:
+        next(evaluations(subject, text, replace(EFFORT, max_new_tokens=room + 1)))
+
+    assert f"--max-new-tokens {room}" == caught.value.next_command
+    assert next(evaluations(subject, text, replace(EFFORT, max_new_tokens=room)))
+    assert next(evaluations(subject, text, replace(EFFORT, num_prompts=0, max_new_tokens=room + 1)))

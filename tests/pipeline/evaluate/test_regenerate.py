@@ -173,6 +173,17 @@ def test_an_answer_ends_before_its_stop_token_and_what_others_still_say_is_not_i
     assert tokenizer.decode(own[0][: first.num_tokens], skip_special_tokens=True) == first.text
 
 
+def test_a_generation_config_that_changes_the_likeliest_token_is_not_followed(model: Any, tokenizer: Any) -> None:
+    penalising = copy.deepcopy(model)
+    penalising.generation_config.repetition_penalty = 9.0
+    penalising.generation_config.no_repeat_ngram_size = 1
+    penalising.generation_config.num_beams = 2
+    answerers = [TargetAnswerer(m, tokenizer, max_new_tokens=12, max_length=99) for m in (model, penalising)]
+    plain, penalised = (answerer.answer(PROMPTS) for answerer in answerers)
+
+    assert plain == penalised
+
+
 def test_a_prompt_that_is_too_long_gets_no_answer_and_the_others_theirs(model: Any, tokenizer: Any) -> None:
     everyone = TargetAnswerer(model, tokenizer, max_new_tokens=3, max_length=99).answer(PROMPTS)
     lengths = [

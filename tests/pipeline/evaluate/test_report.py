@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,12 @@ def test_the_folder_of_the_file_is_made(tmp_path: Path) -> None:
     write_json(tmp_path / "new" / "evaluation.json", {})
 
     assert "{}\n" == (tmp_path / "new" / "evaluation.json").read_text(encoding="utf-8")
+
+
+def test_the_named_device_is_the_one_that_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "some GPU")
+    on_cpu, on_gpu = (evaluation_to_json(replace(evaluation(), device=device), {}) for device in ("cpu", "cuda"))
+
+    assert "some GPU" != on_cpu["versions"]["device"]
+    assert "some GPU" == on_gpu["versions"]["device"]
