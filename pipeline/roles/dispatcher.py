@@ -61,12 +61,10 @@ class Dispatcher:
 
     def run(self) -> int:
         """
-        Hand out work until a drafter says that it has ended; returns the steps that the run has behind it.
+        Hand out work until a drafter has ended, then wait for the others; returns the steps that the run has behind it.
 
-        Waits for the end of the others too: the first one may save for minutes when the rest are done.
-
-        It ends when the steps are done, and when all drafters have agreed on a stop: until then they may wait for a
-        step that others have begun, so work is handed out.
+        Drafters end when the steps are done, and when all have agreed on a stop. Until then they may wait for a step
+        that others have begun, so work is handed out; and the first one may save for minutes when the rest are done.
         """
         config = self._config
         steps = range(config.start_step, config.num_steps) if config.num_steps else count(config.start_step)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trainer_config import some_config
 
 from flashprof.contracts.events import EventLog, decode
 from flashprof.contracts.toggles import parse_toggles
 from flashprof.emit import RUN_DIR_VARIABLE
-from pipeline.config import TrainConfig
 from pipeline.forkserver import fork_server
 from pipeline.presets import TINY
 from pipeline.signals import StopSignals
@@ -96,17 +96,12 @@ def train(
         clear_away(run_folder)
         (run_folder / "control").mkdir(parents=True)
         monkeypatch.setenv(RUN_DIR_VARIABLE, str(run_folder))
-        config = TrainConfig(
+        config = some_config(
             preset=changes.pop("preset", LIGHT),
             topology=parse_topology(topology),
             toggles=parse_toggles(expression, REGISTRY),
-            refused={},
             num_steps=num_steps,
-            seed=0,
-            device="cpu",
-            num_threads=1,
             cache=run_cache,
-            log_every=1,
             **changes,
         )
         run(config, worker_context, signals or StopSignals())

@@ -6,23 +6,20 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 from processes import own_children
+from trainer_config import some_config
 
 from flashprof.contracts.errors import FlashProfError, SubjectError, UsageError
 from flashprof.contracts.outcome import Outcome
-from flashprof.contracts.toggles import parse_toggles
 from pipeline import crew as crew_module
 from pipeline.config import TrainConfig
 from pipeline.crew import Crew
-from pipeline.presets import TINY
 from pipeline.roles.worker import LEFT_ALONE, READY
-from pipeline.toggles import REGISTRY
 from pipeline.topology import Topology
 
 BEHAVIOURS = {
@@ -68,18 +65,7 @@ def _behave(behaviour: str, seat: Any) -> None:
 
 
 def config(topology: Topology) -> TrainConfig:
-    return TrainConfig(
-        preset=replace(TINY),
-        topology=topology,
-        toggles=parse_toggles("none", REGISTRY),
-        refused={},
-        num_steps=0,
-        seed=0,
-        device="cpu",
-        num_threads=1,
-        cache=Path("unused"),
-        log_every=1,
-    )
+    return some_config(topology=topology)
 
 
 def make(target: str, *drafters: str) -> Crew:

@@ -16,16 +16,14 @@ from typing import Any
 import psutil
 import pytest
 from processes import wait_for_lines
+from trainer_config import some_config
 
 from flashprof.contracts.errors import SubjectError
-from flashprof.contracts.toggles import parse_toggles
 from flashprof.emit import connect
 from pipeline.checkpoint.folder import find_checkpoint, read_state
-from pipeline.config import CheckpointPlan, TrainConfig
-from pipeline.presets import TINY
+from pipeline.config import CheckpointPlan
 from pipeline.roles.dispatcher import LOOK_S, Dispatcher, Lines
 from pipeline.signals import StopSignals, stop_signals
-from pipeline.toggles import REGISTRY
 from pipeline.topology import Topology
 
 pytestmark = pytest.mark.slow
@@ -238,19 +236,7 @@ def test_the_dispatcher_waits_for_all_drafters_since_the_first_may_still_save() 
         should_stop=lambda: False,
         check_workers=lambda: None,
     )
-    config = TrainConfig(
-        preset=TINY,
-        topology=Topology(1, 2),
-        toggles=parse_toggles("none", REGISTRY),
-        refused={},
-        num_steps=NUM_STEPS,
-        seed=0,
-        device="cpu",
-        num_threads=1,
-        cache=Path("unused"),
-        log_every=1,
-        start_step=NUM_STEPS,
-    )
+    config = some_config(topology=Topology(1, 2), num_steps=NUM_STEPS, start_step=NUM_STEPS)
     ended: list[int] = []
     dispatcher = Dispatcher(config, None, iter(()), connect("nobody"), lines)
     running = in_background(lambda: ended.append(dispatcher.run()))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_llama import make_tiny_llama
 
 from pipeline.cli.main import main
 from pipeline.data.tokenizer import train_bpe
@@ -25,27 +26,14 @@ QUESTIONS = ("hello user", "hi", "hello assistant", "hello hello", "user")
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
     folder = tmp_path_factory.mktemp("target")
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=train_bpe(["hello assistant, hello user\n"] * 9, 280))
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
-    config = LlamaConfig(
-        vocab_size=300,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        initializer_range=0.3,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        LlamaForCausalLM(config).save_pretrained(folder)
+    make_tiny_llama(300).save_pretrained(folder)
     return folder
 
 

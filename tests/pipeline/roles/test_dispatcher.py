@@ -13,18 +13,17 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
+from trainer_config import some_config
 
 from flashprof.contracts.control import CommandName, CommandWriter
 from flashprof.contracts.errors import SubjectError
 from flashprof.contracts.events import EventLog, decode
 from flashprof.contracts.outcome import Outcome
-from flashprof.contracts.toggles import parse_toggles
 from flashprof.emit import connect
 from pipeline.config import HostPlace, TrainConfig
 from pipeline.data.batches import BatchPlan, batches_from
 from pipeline.presets import TINY
 from pipeline.roles.dispatcher import Dispatcher, Lines
-from pipeline.toggles import REGISTRY
 from pipeline.topology import Topology
 from pipeline.transport.messages import Order, WorkItem
 
@@ -111,17 +110,11 @@ def make_config(
 ) -> TrainConfig:
     num_targets, num_drafters = map(int, topology.split("+"))
     data, recipe = replace(TINY.data, token_budget=1024), replace(TINY.recipe, accumulate=accumulate)
-    return TrainConfig(
+    return some_config(
         preset=replace(TINY, data=data, recipe=recipe),
         topology=Topology(num_targets, num_drafters),
-        toggles=parse_toggles("none", REGISTRY),
-        refused={},
         num_steps=num_steps,
-        seed=0,
-        device="cpu",
-        num_threads=1,
         cache=cache,
-        log_every=1,
         start_step=start_step,
         host=host,
     )

@@ -11,18 +11,16 @@ from typing import Any
 import pytest
 import torch
 import torch.multiprocessing
+from trainer_config import some_config
 
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.toggles import parse_toggles
 from flashprof.emit import connect
 from pipeline.checkpoint.zlab_config import ZlabPlan
-from pipeline.config import TrainConfig
 from pipeline.model.shape import DrafterShape
-from pipeline.presets import TINY
 from pipeline.roles.drafter import Training, check_warm_start
 from pipeline.roles.worker import WorkerSeat
 from pipeline.toggles import REGISTRY
-from pipeline.topology import Topology
 from pipeline.train.peers import Agreement
 from pipeline.train.saver import ModelFacts, Saver
 from pipeline.train.step import StepInput, StepResult
@@ -96,18 +94,7 @@ class WatchfulTrainer:
 
 def test_a_step_finds_no_hidden_states_of_the_one_before() -> None:
     context = torch.multiprocessing.get_context("fork")
-    config = TrainConfig(
-        preset=TINY,
-        topology=Topology(1, 1),
-        toggles=parse_toggles("queue=8", REGISTRY),
-        refused={},
-        num_steps=3,
-        seed=0,
-        device="cpu",
-        num_threads=1,
-        cache=Path("unused"),
-        log_every=10,
-    )
+    config = some_config(toggles=parse_toggles("queue=8", REGISTRY), num_steps=3, log_every=10)
     ours, theirs = context.Pipe()
     queue = create_queue(context, 8)
     seat = WorkerSeat(

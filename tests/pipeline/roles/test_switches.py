@@ -11,13 +11,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from trainer_config import some_config
 
 from flashprof.contracts.control import Command, CommandName
 from flashprof.contracts.events import EventLog, decode
 from flashprof.contracts.toggles import parse_toggles
 from flashprof.emit import Emitter, connect
-from pipeline.config import TrainConfig
-from pipeline.presets import TINY
 from pipeline.roles.switches import Switches
 from pipeline.roles.worker import WorkerSeat
 from pipeline.toggles import REGISTRY
@@ -43,18 +42,7 @@ class Place:
 
 
 def make(emitter: Emitter = NOBODY, *, expression: str = "none", local_rank: int = 0) -> Place:
-    config = TrainConfig(
-        preset=TINY,
-        topology=Topology(1, 2),
-        toggles=parse_toggles(expression, REGISTRY),
-        refused={},
-        num_steps=0,
-        seed=0,
-        device="cpu",
-        num_threads=1,
-        cache=Path("unused"),
-        log_every=1,
-    )
+    config = some_config(topology=Topology(1, 2), toggles=parse_toggles(expression, REGISTRY))
     reader, writer = CONTEXT.Pipe(duplex=False)
     status, stderr = CONTEXT.Pipe()
     queues = tuple(create_queue(CONTEXT, 1) for _ in range(2))
