@@ -51,8 +51,10 @@ def block_layouts(draw: st.DrawFn) -> Layout:
     """Rows of whole blocks of 128, as they are packed."""
     num_context = 128 * draw(st.integers(1, 5))
     num_padding = draw(st.integers(0, 127))
-    cuts = draw(st.sets(st.integers(1, num_context - num_padding - 1), max_size=3))
-    ends = [0, *sorted(cuts), num_context - num_padding]
+    num_tokens = num_context - num_padding
+    # One token cannot be cut.
+    cuts = draw(st.sets(st.integers(1, num_tokens - 1), max_size=3)) if num_tokens > 1 else set()
+    ends = [0, *sorted(cuts), num_tokens]
     lengths = [end - start for start, end in pairwise(ends)]
     used = draw(st.lists(st.integers(0, sum(lengths) - 1), min_size=1, max_size=20))
     anchors = sorted(used) + [0] * draw(st.integers(0, 6))
