@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from flashprof.contracts.machine import MachineReading
+
 
 class Clock(Protocol):
     """Time, injected so that tests need not wait."""
@@ -99,4 +101,17 @@ class Sampler(Protocol):
 
     def stop(self) -> list[str]:
         """Detach, leave complete files in the folder, and return notes on what was lost. Safe to call twice."""
+        ...
+
+
+class Meter(Protocol):
+    """Reads the machine's counters; cheap enough for measure windows, at most 2 ms."""
+
+    def read(self, pids: Sequence[int]) -> MachineReading:
+        """
+        The counters now.
+
+        Args:
+            pids: The subject's processes; ones that have ended keep the CPU time last seen of them.
+        """
         ...
