@@ -24,6 +24,8 @@ class Outcome(StrEnum):
     """The user pressed Ctrl-C or sent SIGTERM to FlashProf."""
     WRONG_NUMBERS = "wrong numbers"
     """NaN, infinity or an impossible value: fast but wrong is wrong."""
+    NO_PERMISSION = "no permission"
+    """The system forbade the subject something that it needs: a device, a file, shared memory."""
     TOOL_FAILED = "tool failed"
     """The disk was full, or FlashProf itself could not go on."""
 

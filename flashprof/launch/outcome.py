@@ -12,6 +12,7 @@ _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError|CUDA out of memory|CUDA error: out of memory|\bMemoryError\b|Cannot allocate memory"
     r"|DefaultCPUAllocator: can't allocate memory"
 )
+_NO_PERMISSION = re.compile(r"\bPermissionError\b|Permission denied|Operation not permitted")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _SHARED_MEMORY = re.compile(r"/dev/shm|shm_open|shared memory|Bus error", re.IGNORECASE)  # noqa: S108 (a pattern)
 _ERROR = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*(?:Error|Exception|Exit)(?::.*|$))")
@@ -52,6 +53,11 @@ def classify(
             return Outcome.OUT_OF_MEMORY, (
                 f"The subject ran out of memory after {_steps(trained_steps)}: {line}. "
                 "Lower the token budget or the sequence length, or free the device (nvidia-smi, free -h)."
+            )
+        if _NO_PERMISSION.search(line):
+            return Outcome.NO_PERMISSION, (
+                f"The system forbade it after {_steps(trained_steps)}: {line}. "
+                "Check the owner of that file or device, and the container's rights."
             )
     if number is not None:
         return _killed(number, trained_steps=trained_steps, asked_to_stop=asked_to_stop)

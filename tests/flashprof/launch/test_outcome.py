@@ -28,6 +28,8 @@ TRACEBACK = ["Traceback (most recent call last):", '  File "t.py", line 3, in f'
         (1, ["OSError: [Errno 28] No space left on device: 'x'"], 9, False, Outcome.TOOL_FAILED, "disk is full"),
         (1, ["unable to write to file </torch_1>: No space left on device (28) /dev/shm"], 9, False,
          Outcome.TOOL_FAILED, "shm-size"),
+        (1, ["PermissionError: [Errno 13] Permission denied: '/data'"], 0, False, Outcome.NO_PERMISSION, "/data"),
+        (1, ["OSError: [Errno 1] Operation not permitted"], 9, False, Outcome.NO_PERMISSION, "9 training steps"),
         (-9, [], 9, False, Outcome.KILLED, "OOM killer"),
         (137, [], 9, False, Outcome.KILLED, "SIGKILL"),
         (-9, [], 0, False, Outcome.KILLED, "dmesg"),
