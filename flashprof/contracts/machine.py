@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """One GPU at a moment, from NVML."""
+    """One GPU at a moment, from NVML; 0 for what the driver does not tell."""
 
     index: int
     sm_clock_mhz: int
@@ -17,7 +17,10 @@ class GpuReading:
     power_w: float
     utilization_pct: int
     num_foreign_processes: int
-    """Processes on it that are not the subject's."""
+    """
+    Processes on it that are not the subject's. Within a container that has process ids of its own, NVML may list the
+    subject under others: only a change of this number says something.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +34,9 @@ class MachineReading:
     stolen_cpu_s: float
     """What the hypervisor gave to others."""
     subject_cpu_s: float
-    """All CPU time of the subject's processes."""
+    """All CPU time of the subject's processes and of their descendants."""
     own_cpu_s: float
-    """All CPU time of FlashProf and its samplers."""
+    """All CPU time of FlashProf and of its other descendants: samplers, the guard."""
     subject_delay_s: float
     """Time that the subject's threads were runnable and did not run: pidstat's %wait."""
     num_swapped_pages: int
@@ -41,6 +44,7 @@ class MachineReading:
     governor: str
     """CPU frequency governors in force, joined; empty where there are none."""
     gpus: tuple[GpuReading, ...] = ()
+    """The subject's; all that NVML sees where none of them lists a process of the subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,3 +64,5 @@ class MachineUse:
     """`gpu 0: sw thermal slowdown`, each that was seen."""
     num_foreign_gpu_processes: int
     """The most at one reading, over all GPUs of the subject."""
+    is_foreign_gpu_steady: bool = True
+    """Whether that number was the same at all readings."""

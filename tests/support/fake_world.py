@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flashprof.app.measure import Ports, Recording, record
+from flashprof.app.measure import Recording, Schedule, plain_windows, record
+from flashprof.app.session import Ports
 from flashprof.app.watch import Watch
-from flashprof.contracts.control import CommandName, CommandReader
+from flashprof.contracts.control import Command, CommandName, CommandReader
 from flashprof.contracts.errors import ToolError
 from flashprof.contracts.events import Ack, Gauge, Header, Mark, Record, Span, SpanKind, Step, encode, encode_header
 from flashprof.contracts.experiment import Experiment, Output, SubjectKind, SubjectSpec, WindowPlan
-from flashprof.contracts.ports import LaunchSpec, Sampler, SampleTarget
+from flashprof.contracts.ports import LaunchSpec, Meter, Sampler, SampleTarget
+from flashprof.contracts.toggles import ToggleValues, Value
 from flashprof.emit import RUN_DIR_VARIABLE
 from flashprof.store.run_folder import RunFolder, create_run_folder
 
@@ -46,6 +48,8 @@ class Script:
     """When its first step begins; None: it never trains."""
     step_s: Callable[[int], float] = lambda _: 0.1
     acknowledges: bool = True
+    num_answers: float = math.inf
+    """Commands that it answers before it goes deaf."""
     emits: bool = True
     """Whether it writes events; if not, it prints a throughput with each step."""
     silent_from_step: int | None = None
@@ -57,6 +61,14 @@ class Script:
     """Whether its `end` mark tells more tokens than its steps."""
     obeys_stop: bool = True
     obeys_sigint: bool = True
+    toggle_factor: Callable[[Mapping[str, Value]], float] = lambda _: 1.0
+    """By toggle values, what a step's time is multiplied by; at launch no toggle is set."""
+    switch_lag_steps: int = 0
+    """Steps after a switch that still run as before it: a queue that has to drain."""
+    refuses: Mapping[str, str] = field(default_factory=dict)
+    """Toggles that cannot be set, with the reason."""
+    repeats_detail: bool = True
+    """Whether the acknowledgement of a switch repeats what its command said of it."""
 
 
 class FakeSubject:
@@ -72,8 +84,11 @@ class FakeSubject:
         self._commands = CommandReader(self._run_dir / "control")
         self._start_ns = clock.now_ns
         self._num_steps = 0
+        self._num_commands = 0
         self._begin_ns = self._start_ns + round((script.load_s or 0) * 1e9)
         self._status: int | None = None
+        self._values: ToggleValues = {}
+        self._switches: list[tuple[int, ToggleValues]] = []
         self._log.write_text("loading\n")
         if script.emits:
             header = Header(
@@ -117,7 +132,9 @@ class FakeSubject:
     def _step_ends_ns(self) -> float:
         script, index = self._script, self._num_steps
         is_silent = script.silent_from_step is not None and index >= script.silent_from_step
-        return math.inf if script.load_s is None or is_silent else self._begin_ns + script.step_s(index) * 1e9
+        if script.load_s is None or is_silent:
+            return math.inf
+        return self._begin_ns + script.step_s(index) * script.toggle_factor(self._values) * 1e9
 
     def _step(self, begin_ns: int, end_ns: int) -> None:
         script, index = self._script, self._num_steps
@@ -133,15 +150,29 @@ class FakeSubject:
         )
         if script.acknowledges:
             self._obey(index, end_ns)
+        while self._switches and self._switches[0][0] <= self._num_steps:
+            self._values.update(self._switches.pop(0)[1])
 
     def _obey(self, index: int, at_ns: int) -> None:
         for command in self._commands.poll():
+            self._num_commands += 1
             self._journal.append(f"{command.name} {command.detail.get('label', '')}".strip())
+            if self._num_commands > self._script.num_answers:
+                continue
             if command.name is CommandName.STOP and not self._script.obeys_stop:
                 continue
-            self._emit(Ack(command.command_id, str(command.name), index, at_ns, command.detail))
+            detail = self._set_toggles(command) if command.name is CommandName.SET_TOGGLES else command.detail
+            self._emit(Ack(command.command_id, str(command.name), index, at_ns, detail))
             if command.name is CommandName.STOP:
                 self._end(0)
+
+    def _set_toggles(self, command: Command) -> dict[str, Any]:
+        """As the pipeline: what can be set is set, and the acknowledgement repeats the command's detail."""
+        refused = {name: why for name, why in self._script.refuses.items() if name in command.detail["values"]}
+        values = {name: value for name, value in command.detail["values"].items() if name not in refused}
+        self._switches.append((self._num_steps + self._script.switch_lag_steps, values))
+        told = command.detail if self._script.repeats_detail else {}
+        return {**told, "values": values, "refused": refused}
 
     def _end(self, status: int) -> None:
         self._status = status
@@ -239,6 +270,7 @@ class World:
         self.journal: list[str] = []
         self.progress = FakeProgress()
         self.samplers: list[FakeSampler] = [FakeSampler(self.journal)]
+        self.meter: Meter | None = None
 
     @property
     def experiment(self) -> Experiment:
@@ -255,11 +287,12 @@ class World:
             find_targets=_targets,
             env={"PATH": "/bin"},
             cwd=self.reports,
+            meter=self.meter,
         )
 
-    def record(self) -> tuple[Recording, RunFolder]:
+    def record(self, schedule: Schedule = plain_windows) -> tuple[Recording, RunFolder]:
         folder = create_run_folder(self.reports, "run")
-        return record(self.experiment, folder, self.ports, self.progress), folder
+        return record(self.experiment, folder, self.ports, self.progress, schedule), folder
 
     def when_stage(self, text: str, act: Callable[[], Any]) -> None:
         """Do something once, in the first sleep of a stage whose text begins so."""

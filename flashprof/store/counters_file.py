@@ -1,0 +1,90 @@
+"""
+`counters.jsonl`: the machine's counters beside one launch, one reading a line, about one a second.
+
+The first line is the header. Each line is flushed, so that a killed FlashProf loses at most the line it was writing.
+
+Format history
+    1  2026-11  header {format, version}; then one object a line with the fields of `MachineReading`
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from flashprof.contracts.errors import FormatError
+from flashprof.contracts.machine import GpuReading, MachineReading
+
+FORMAT = "flashprof-counters"
+VERSION = 1
+
+
+class CountersWriter:
+    """Writes one file while the launch runs."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin *path*, with the header; an older file there is replaced."""
+        self._file = path.open("w", encoding="utf-8")
+        self._write_line({"format": FORMAT, "version": VERSION})
+
+    def write(self, reading: MachineReading) -> None:
+        """Append one reading: it is on its way to the disk when this returns."""
+        self._write_line(asdict(reading))
+
+    def close(self) -> None:
+        """End the file. Safe to call twice."""
+        self._file.close()
+
+    def _write_line(self, content: dict[str, Any]) -> None:
+        self._file.write(json.dumps(content, separators=(",", ":")) + "\n")
+        self._file.flush()
+
+
+def read_counters(path: Path) -> tuple[MachineReading, ...]:
+    """
+    All readings in the order in which they were taken; a last line without an end was torn by a kill and is left out.
+
+    Raises:
+        FormatError: Another format or version, or a whole line that is no reading.
+    """
+    header, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] or [""]
+    _check_header(header, path)
+    return tuple(_decode(line, f"{path}:{number}") for number, line in enumerate(lines, start=2))
+
+
+def _check_header(line: str, path: Path) -> None:
+    try:
+        raw = json.loads(line)
+        found = f"{raw['format']} version {raw['version']}"
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(
+            "not a counters file: its first line is no header", where=str(path), allowed=f"{FORMAT} version {VERSION}"
+        ) from error
+    if found != f"{FORMAT} version {VERSION}":
+        raise FormatError(
+            f"counters format {found} is not known",
+            where=str(path),
+            offered=found,
+            allowed=f"{FORMAT} version {VERSION}",
+            next_command="read it with the FlashProf that wrote it, or measure again",
+        )
+
+
+def _decode(line: str, where: str) -> MachineReading:
+    try:
+        raw = json.loads(line)
+        gpus = tuple(_decode_gpu(gpu) for gpu in raw.pop("gpus"))
+        return MachineReading(**raw, gpus=gpus)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(
+            f"a line is no reading of the machine: {error}",
+            where=where,
+            allowed="the fields of version 1, whole",
+            next_command="delete that line: the readings around it still count",
+        ) from error
+
+
+def _decode_gpu(raw: dict[str, Any]) -> GpuReading:
+    return GpuReading(**{**raw, "throttle_reasons": tuple(raw["throttle_reasons"])})
