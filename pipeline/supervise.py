@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flashprof.emit import connect
+from pipeline.cell import cell_facts
 from pipeline.config import TrainConfig
 from pipeline.crew import Crew
 from pipeline.data.batches import BatchPlan, batches_from, plan_epoch
@@ -48,6 +49,8 @@ def train(config: TrainConfig, context: Any, signals: StopSignals) -> None:
         say(*startup_lines(samples.info, lengths_N, split, epoch, data.bucket_bounds))
     with Crew(config, context, samples.info.mask_token_id, rehearsals(epoch)) as crew:
         signals.enders.append(crew.kill)
+        # While the workers load, so that it costs no time.
+        emitter.mark("cell", **cell_facts(config, samples))
         crew.wait_ready()
         emitter.mark("ready")
         signals.is_training = True

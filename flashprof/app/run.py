@@ -7,8 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from flashprof import __version__
-from flashprof.app.machine import full_machine, short_machine
-from flashprof.app.measure import Ports, record
+from flashprof.app.cells import known_before_launch, manifest_entries, survey
+from flashprof.app.earlier import find_earlier, with_learnt_hang_limit
+from flashprof.app.machine import short_machine
+from flashprof.app.measure import Ports, Schedule, plain_windows, record
 from flashprof.app.progress import Progress
 from flashprof.app.summarise import summarise
 from flashprof.contracts.errors import ToolError, UsageError
@@ -16,11 +18,18 @@ from flashprof.contracts.experiment import Experiment
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import RunSummary
 from flashprof.store.run_folder import RunFolder, create_run_folder
+from flashprof.store.tail import read_event_logs
 
 
-def run(experiment: Experiment, ports: Ports, progress: Progress) -> RunSummary:
+def run(experiment: Experiment, ports: Ports, progress: Progress, *, schedule: Schedule = plain_windows) -> RunSummary:
     """
     Measure one cell and leave its run folder.
+
+    Args:
+        experiment: What to measure.
+        ports: The world outside.
+        progress: Told what happens.
+        schedule: What is done between steady state and stop.
 
     Returns:
         The summary, whatever the outcome: a subject that fails is a result, not an error.
@@ -29,28 +38,34 @@ def run(experiment: Experiment, ports: Ports, progress: Progress) -> RunSummary:
         UsageError: The run folder or the command cannot be used; nothing is left behind.
         ToolError: The disk is full before anything was started, or too full to publish what was measured.
     """
+    machine = survey(experiment, ports.env, ports.cwd)
+    if schedule is plain_windows:
+        # Another schedule may switch to toggles that no earlier run had, and that compile for long.
+        earlier = find_earlier(experiment.output.reports, known_before_launch(experiment, machine))
+        experiment = with_learnt_hang_limit(experiment, earlier)
     about = {
         "run_id": experiment.output.run_id,
         "flashprof": __version__,
         "experiment": asdict(experiment),
-        "machine": full_machine(ports.env),
+        "machine": machine,
     }
     folder = create_run_folder(experiment.output.reports, experiment.output.run_id)
     try:
         folder.write_manifest({**about, "outcome": None})
-        recording = record(experiment, folder, ports, progress)
+        recording = record(experiment, folder, ports, progress, schedule)
     except UsageError:
         folder.discard()
         raise
     folder.release_reserve()
     try:
         progress.stage("summarising")
-        summary = summarise(experiment, folder, recording, short_machine())
+        logs = read_event_logs(folder.events)
+        summary = summarise(experiment, folder, recording, logs, short_machine())
     except KeyboardInterrupt:
         _publish(folder, {**about, "outcome": Outcome.INTERRUPTED, "reason": "stopped by the user while summarising"})
         raise
     end = {"cell": summary.cell, "outcome": summary.outcome, "reason": summary.reason, "notes": summary.notes}
-    _publish(folder, {**about, **end})
+    _publish(folder, {**about, **end, **manifest_entries(experiment, machine, logs)})
     return summary
 
 

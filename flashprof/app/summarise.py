@@ -26,7 +26,6 @@ from flashprof.stats.sanity import check_numbers, loss_trend
 from flashprof.store.run_folder import RunFolder
 from flashprof.store.summary_file import summary_to_json
 from flashprof.store.tables import write_lanes, write_phases, write_windows
-from flashprof.store.tail import read_event_logs
 from flashprof.windows.phases import lane_rows, phase_rows
 from flashprof.windows.table import build_windows, check_tokens
 from flashprof.windows.warmup import warmup_summary
@@ -36,14 +35,17 @@ PLAIN_WIDTH = 100
 
 
 def summarise(
-    experiment: Experiment, folder: RunFolder, recording: Recording, machine: Mapping[str, Any]
+    experiment: Experiment,
+    folder: RunFolder,
+    recording: Recording,
+    logs: Sequence[EventLog],
+    machine: Mapping[str, Any],
 ) -> RunSummary:
     """
     Compute all results of a launch and write them into its folder, which is not yet published.
 
     A full disk is an outcome: the summary is returned all the same.
     """
-    logs = read_event_logs(folder.events)
     first_ns = min((log.steps[0].end_ns for log in logs if log.header.trains and log.steps), default=None)
     windows = _windows(logs, recording) if first_ns else _windows_of_readings(recording)
     outcome, reason = _checked(recording, logs, windows)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fake_world import PLAN, FakeSampler, Script, World, press_ctrl_c
 
+from flashprof.app.session import Session
 from flashprof.contracts.control import CommandName
 from flashprof.contracts.errors import ToolError, UsageError
 from flashprof.contracts.experiment import SubjectKind
@@ -52,6 +53,21 @@ def test_windows_last_as_long_as_planned(world: World) -> None:
     for label, seconds in (("measure-1", 2.0), ("profile-1", 1.0)):
         length_s = (acks["window_end", label] - acks["window_start", label]) / 1e9
         assert seconds == pytest.approx(length_s, abs=0.3), label
+
+
+def test_a_schedule_does_what_is_done_between_steady_state_and_stop(world: World) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def schedule(session: Session) -> None:
+        ack = session.command(CommandName.SET_TOGGLES, values={"swa": True}, label="x")
+        assert ack is not None
+        seen.append((session.run_id, ack.detail == {"values": {"swa": True}, "refused": {}, "label": "x"}))
+
+    recording, _ = world.record(schedule)
+
+    assert Outcome.COMPLETED is recording.outcome
+    assert [("run", True)] == seen
+    assert ["set_toggles x", "stop", "kill_tree"] == world.journal
 
 
 def test_settle_steps_lie_between_a_sampler_and_its_window(world: World) -> None:
@@ -113,7 +129,7 @@ def test_windows_of_a_subject_that_does_not_answer_are_cut_by_our_clock(world: W
 
 
 def test_a_run_that_never_settles_is_measured_and_says_so(world: World) -> None:
-    world.script = Script(step_s=lambda index: 3.0 if index % 10 == 9 else 0.1)
+    world.script = Script(step_s=lambda index: max(0.05, 0.6 * 0.98**index))
     recording, _ = world.record()
 
     assert Outcome.COMPLETED is recording.outcome

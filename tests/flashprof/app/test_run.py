@@ -15,7 +15,7 @@ from fake_world import PLAN, STEP_TOKENS, Script, World, press_ctrl_c
 
 from flashprof.app.run import run
 from flashprof.contracts.errors import ToolError, UsageError
-from flashprof.contracts.experiment import SubjectKind
+from flashprof.contracts.experiment import Output, SubjectKind
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import RunSummary, WindowKind
 from flashprof.store.run_folder import read_manifest
@@ -69,6 +69,18 @@ def test_start_up_and_warm_up_are_told_apart(world: World) -> None:
     assert 2.1 == pytest.approx(summary.startup_s, abs=0.01)
     assert summary.warmup is not None
     assert summary.warmup.settled
+
+
+def test_the_manifest_keeps_the_cell_and_the_next_run_learns_from_it(world: World) -> None:
+    measure(world)
+    first = read_manifest(world.reports / "run")
+    run(replace(world.experiment, output=Output(reports=world.reports, run_id="next")), world.ports, world.progress)
+    second = read_manifest(world.reports / "next")
+
+    assert "tiny" == first["cell_facts"]["workload.preset"]
+    assert (first["cell_hash"], first["cell_known_hash"]) == (second["cell_hash"], second["cell_known_hash"])
+    assert 0.1 == pytest.approx(first["longest_silence_s"])
+    assert (60.0, 10.0) == tuple(m["experiment"]["windows"]["hang_timeout_s"] for m in (first, second))
 
 
 def test_events_that_miss_tokens_fail_the_tool(world: World) -> None:
