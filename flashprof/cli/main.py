@@ -18,6 +18,8 @@ from flashprof.contracts.errors import FlashProfError
 COMMANDS = MappingProxyType(
     {
         "run": ("flashprof.cli.run", "Measure one cell: tok/s, the phase that limits it, a flamegraph."),
+        "compare": ("flashprof.cli.compare", "Is a candidate slower? Effect, interval, verdict, cost."),
+        "calibrate": ("flashprof.cli.calibrate", "What this machine can tell apart, and in how many minutes."),
         "doctor": ("flashprof.cli.doctor", "What this machine can and cannot measure, and how to fix it."),
     }
 )
@@ -78,7 +80,8 @@ def flashprof() -> None:
     """
     Find out why training got slower: which phase limits, which change did it, and the proof.
 
-    Start with `flashprof run`, or with `flashprof doctor` if something is odd.
+    Start with `flashprof run`; ask `flashprof compare none compile` what a change does; see `flashprof doctor` if
+    something is odd.
     """
 
 

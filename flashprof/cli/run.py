@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from flashprof.cli.subjects import print_toggles, read_registry, split_options, workload_options
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.experiment import Experiment, Output, SubjectKind, SubjectSpec, apply_settings
 from flashprof.contracts.outcome import Outcome
@@ -46,11 +46,7 @@ class RunCommand(click.Command):
 @click.command("run", cls=RunCommand, epilog=EPILOG)
 @click.option("--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}")
 @click.option("--list-toggles", is_flag=True, help="List the toggles and end.")
-@click.option("--preset", default="tiny", show_default=True, help="Workload: python -m pipeline presets.")
-@click.option("--topology", default="1+1", show_default=True, help="Targets + drafters.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
-@click.option("--train", "train_options", default="", metavar="OPTIONS", help='More for the pipeline: "--data FILE …".')
-@click.option("--set", "settings", multiple=True, metavar="SECTION.FIELD=VALUE", help="E.g. windows.measure_s=10.")
+@workload_options
 @click.option("--tok-per-s", "pattern", default="", metavar="REGEX", help="Where a foreign trainer prints tok/s.")
 @click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
 @click.option("--run-id", default="", help="Name of the run folder; default: time and cell.")
@@ -73,14 +69,14 @@ def command(  # noqa: PLR0913, the signature is the command line
 ) -> int:
     """Measure one cell: start the trainer, wait for steady state, measure and profile in turn, report."""
     if list_toggles:
-        _list_toggles()
+        print_toggles(read_registry())
         return 0
     subject = SubjectSpec(
         preset=preset,
         topology=topology,
         toggles=expression,
         seed=seed,
-        train_options=_split(train_options),
+        train_options=split_options(train_options),
         tok_per_s_pattern=pattern,
     )
     experiment = apply_settings(Experiment(subject=subject, output=Output(reports=reports, run_id=run_id)), settings)
@@ -104,7 +100,7 @@ def _complete(experiment: Experiment, foreign: Sequence[str]) -> Experiment:
 
 
 def _pipeline_subject(subject: SubjectSpec) -> SubjectSpec:
-    from flashprof.app.subject import pipeline_command, read_toggles
+    from flashprof.app.subject import pipeline_command
     from flashprof.contracts.toggles import format_toggles, parse_toggles
 
     if subject.tok_per_s_pattern:
@@ -114,7 +110,7 @@ def _pipeline_subject(subject: SubjectSpec) -> SubjectSpec:
         )
     if subject.kind is SubjectKind.FOREIGN:
         raise UsageError("there is no command to measure", next_command="flashprof run -- CMD ...")
-    registry = read_toggles(os.environ, Path.cwd())
+    registry = read_registry()
     normal = format_toggles(parse_toggles(subject.toggles, registry), registry)
     subject = replace(subject, toggles=normal)
     return replace(subject, command=pipeline_command(subject))
@@ -129,18 +125,6 @@ def _refuse_pipeline_options(subject: SubjectSpec) -> None:
                 offered=f"{name}: {getattr(subject, name)}",
                 next_command="flashprof run -- CMD --its-own-options",
             )
-
-
-def _split(train_options: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(train_options))
-    except ValueError as error:
-        raise UsageError(
-            f"--train is no command line: {error}",
-            offered=train_options,
-            allowed="options as a shell would read them",
-            next_command="flashprof run --train '--data FILE --accumulate 2'",
-        ) from error
 
 
 def _check_pattern(pattern: str) -> None:
@@ -189,16 +173,3 @@ def _status(outcome: Outcome) -> int:
     if outcome is Outcome.INTERRUPTED:
         return 130
     return 0 if outcome is Outcome.COMPLETED else 4
-
-
-def _list_toggles() -> None:
-    from flashprof.app.subject import read_toggles
-
-    registry = read_toggles(os.environ, Path.cwd())
-    width = max((len(toggle.name) for toggle in registry), default=0)
-    for toggle in registry:
-        kind = "hot " if toggle.hot else "cold"
-        needs = f"; needs {', '.join(toggle.needs)}" if toggle.needs else ""
-        click.echo(f"{toggle.name:{width}}  {kind}  {toggle.allowed:7}  {toggle.help}{needs}")
-    defaults = ", ".join(f"{toggle.name} {toggle.default}" for toggle in registry if toggle.default is not False)
-    click.echo(f"\nIn the cell `none` all are off{f', but {defaults}' if defaults else ''}. Expressions: {EXAMPLE}")

@@ -168,6 +168,10 @@ class StudyResult:
     """Measured now and earlier."""
     num_reused: int
     """Blocks that an earlier call had measured."""
+    blocks: tuple[Block, ...] = ()
+    """All that were measured, hot ones first, those that are left out too."""
+    is_interrupted: bool = False
+    """The user stopped it; what was measured is kept, and the same command goes on."""
     failures: tuple[str, ...] = ()
     """Launches that failed, each with its outcome and what was done about it: never a number."""
     notes: tuple[str, ...] = ()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
-from collections.abc import Iterable, Sequence
-from io import StringIO
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flashprof.contracts.events import SpanKind
 from flashprof.contracts.results import Frame, LaneRow, PhaseRow, RunSummary, ThreadRow
 from flashprof.report import figures, sentences
+from flashprof.report.page import heading, make_console, plain_table, print_lines, print_paths, text_of
 from flashprof.report.sentences import LaneBlock
 
 if TYPE_CHECKING:
@@ -24,8 +22,6 @@ SMALL_SHARE = 0.005
 """Phases below this share of their lane are shown as one line, so that 20 spans do not hide the one that matters."""
 FRAMES_PER_ROLE = 5
 MIN_WHERE_WIDTH = 24
-NO_BREAK_SPACE = "\u00a0"
-_GLUE = re.compile(r"[\w,.−]+ (?:%|tok/s|steps?|s)(?!\w)|\w+ \d+ (?:never )?(?:waits|limits)(?: [\d.]+ %)?")
 MAX_THREADS = 10
 
 
@@ -38,48 +34,29 @@ def render_summary(summary: RunSummary, *, color: bool, width: int) -> str:
         color: Whether to write ANSI sequences; without, the bars are ASCII.
         width: Columns; longer text wraps, longer names are cut.
     """
-    console = _console(color=color, width=width)
+    console = make_console(color=color, width=width)
     _print_answer(console, summary)
     _print_phases(console, summary, bars="" if width < BAR_FROM_WIDTH else "█" if color else "#")
     _print_frames(console, summary.frames)
     _print_threads(console, summary.threads)
     _print_facts(console, summary)
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
-
-
-def _console(*, color: bool, width: int) -> Console:
-    from rich.console import Console
-
-    return Console(
-        file=StringIO(),
-        width=width,
-        force_terminal=color,
-        color_system="256" if color else None,
-        no_color=not color,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        # An empty environment: COLUMNS, NO_COLOR and FORCE_COLOR were decided by the caller.
-        _environ={},
-    )
+    return text_of(console)
 
 
 def _print_answer(console: Console, summary: RunSummary) -> None:
-    _print_lines(console, sentences.outcome(summary), style="bold red")
-    _print_lines(console, [sentences.cell(summary)], style="dim")
+    print_lines(console, sentences.outcome(summary), style="bold red")
+    print_lines(console, [sentences.cell(summary)], style="dim")
     console.print()
-    _print_lines(console, [sentences.throughput(summary)], style="bold")
-    _print_lines(console, [sentences.token_details(summary)], style="dim")
-    _print_lines(console, [sentences.limiting(summary)], style="bold yellow")
+    print_lines(console, [sentences.throughput(summary)], style="bold")
+    print_lines(console, [sentences.token_details(summary)], style="dim")
+    print_lines(console, [sentences.limiting(summary)], style="bold yellow")
 
 
 def _print_phases(console: Console, summary: RunSummary, *, bars: str) -> None:
     blocks = sentences.lane_blocks(summary)
     if not blocks:
         return
-    _heading(console, "Phases", "own time in the measure windows; ms and calls a step of the lane")
+    heading(console, "Phases", "own time in the measure windows; ms and calls a step of the lane")
     names = [phase.phase for block in blocks for phase in block.phases]
     name_width = max(map(len, names), default=0)
     for index, block in enumerate(blocks):
@@ -162,8 +139,8 @@ def _split_small(phases: Sequence[PhaseRow]) -> tuple[list[PhaseRow], list[Phase
 def _print_frames(console: Console, frames: Sequence[Frame]) -> None:
     if not frames:
         return
-    _heading(console, "Hottest frames", "stack samples of the profile windows")
-    table = _plain_table(("role", "left"), ("self", "right"), ("total", "right"), ("frame", "left"), ("where", "left"))
+    heading(console, "Hottest frames", "stack samples of the profile windows")
+    table = plain_table(("role", "left"), ("self", "right"), ("total", "right"), ("frame", "left"), ("where", "left"))
     where_width = max(MIN_WHERE_WIDTH, console.width // 2 - 8)
     for role in dict.fromkeys(frame.role for frame in frames):
         for frame in [frame for frame in frames if frame.role == role][:FRAMES_PER_ROLE]:
@@ -182,9 +159,9 @@ def _tail(text: str, width: int) -> str:
 def _print_threads(console: Console, threads: Sequence[ThreadRow]) -> None:
     if not threads:
         return
-    _heading(console, "Threads", "% of one core in the profile windows; wait: runnable, but not running")
+    heading(console, "Threads", "% of one core in the profile windows; wait: runnable, but not running")
     columns = ("usr", "sys", "wait", "switches/s", "forced/s")
-    table = _plain_table(("thread", "left"), *((name, "right") for name in columns), ("", "left"))
+    table = plain_table(("thread", "left"), *((name, "right") for name in columns), ("", "left"))
     busy = [row for row in threads if sentences.is_busy(row)]
     shown = sorted(busy, key=lambda row: -(row.usr_pct + row.system_pct + row.wait_pct))[:MAX_THREADS]
     for row in shown:
@@ -204,39 +181,10 @@ def _print_threads(console: Console, threads: Sequence[ThreadRow]) -> None:
 
 
 def _print_facts(console: Console, summary: RunSummary) -> None:
-    _heading(console, "Run", summary.run_id)
+    heading(console, "Run", summary.run_id)
     facts = (sentences.warmup(summary), sentences.sampling_cost(summary), sentences.losses(summary))
-    _print_lines(console, facts, style="")
-    _print_lines(console, sentences.window_lines(summary.windows), style="dim")
-    _print_lines(console, sentences.warnings(summary), style="yellow")
-    _print_lines(console, (f"note: {note}" for note in summary.notes), style="")
-    width = max(map(len, summary.paths), default=0)
-    for name, path in summary.paths.items():
-        # Never wrapped: a path is there to be copied.
-        console.print(f"{name.ljust(width)}  {path}", soft_wrap=True)
-
-
-def _print_lines(console: Console, lines: Iterable[str], *, style: str) -> None:
-    for line in lines:
-        # A number stays with its unit, a lane with its rank and what it does.
-        glued = _GLUE.sub(lambda pair: pair.group().replace(" ", NO_BREAK_SPACE), line)
-        for part in textwrap.wrap(glued, console.width, break_long_words=False, break_on_hyphens=False):
-            console.print(part.replace(NO_BREAK_SPACE, " "), style=style, soft_wrap=True)
-
-
-def _heading(console: Console, title: str, explanation: str) -> None:
-    from rich.text import Text
-
-    console.print()
-    console.print(Text.assemble((title, "bold"), "  ", (explanation, "dim")))
-
-
-def _plain_table(*columns: tuple[str, str]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="dim", padding=(0, 0, 0, 2), pad_edge=True)
-    for title, justify in columns:
-        # Numbers keep their width where the terminal is narrow; names give way.
-        right = justify == "right"
-        table.add_column(title, no_wrap=True, justify="right" if right else "left", min_width=6 if right else 4)
-    return table
+    print_lines(console, facts, style="")
+    print_lines(console, sentences.window_lines(summary.windows), style="dim")
+    print_lines(console, sentences.warnings(summary), style="yellow")
+    print_lines(console, (f"note: {note}" for note in summary.notes), style="")
+    print_paths(console, summary.paths.items())

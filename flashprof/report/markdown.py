@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from flashprof.contracts.results import PhaseRow, RunSummary
 from flashprof.report import figures, sentences
+from flashprof.report.pipe_table import escape, pipe_table
 
 
 def render_markdown(summary: RunSummary) -> str:
@@ -15,11 +16,11 @@ def render_markdown(summary: RunSummary) -> str:
 
 
 def _answer(summary: RunSummary) -> Iterator[str]:
-    yield f"# {_escape(summary.run_id)}"
+    yield f"# {escape(summary.run_id)}"
     failed = sentences.outcome(summary)
     if failed:
-        yield "\n".join(f"> **{_escape(line)}**" for line in failed)
-    yield _escape(sentences.cell(summary))
+        yield "\n".join(f"> **{escape(line)}**" for line in failed)
+    yield escape(sentences.cell(summary))
     yield f"**{sentences.throughput(summary)}** {sentences.token_details(summary)}."
     if limiting := sentences.limiting(summary):
         yield f"**{limiting}.**"
@@ -40,9 +41,9 @@ def _phases(summary: RunSummary) -> Iterator[str]:
         for block in blocks
         if block.row
     ]
-    yield _table(("lane", "tok/s", "capacity tok/s", "covered by phases"), lanes, num_text=1)
+    yield pipe_table(("lane", "tok/s", "capacity tok/s", "covered by phases"), lanes, num_text=1)
     titles = ("lane", "phase", "kind", "calls a step", "ms a step p50", "p95", "share of lane")
-    yield _table(titles, [(block.name, *_phase(phase)) for block in blocks for phase in block.phases], num_text=3)
+    yield pipe_table(titles, [(block.name, *_phase(phase)) for block in blocks for phase in block.phases], num_text=3)
 
 
 def _phase(phase: PhaseRow) -> tuple[str, ...]:
@@ -64,7 +65,7 @@ def _frames(summary: RunSummary) -> Iterator[str]:
             (f.role, f"`{f.name}`", f"`{f.where}`", figures.percent(f.self_share), figures.percent(f.total_share))
             for f in summary.frames
         ]
-        yield _table(("role", "frame", "where", "self", "total"), rows, num_text=3)
+        yield pipe_table(("role", "frame", "where", "self", "total"), rows, num_text=3)
 
 
 def _threads(summary: RunSummary) -> Iterator[str]:
@@ -75,7 +76,7 @@ def _threads(summary: RunSummary) -> Iterator[str]:
             for t in summary.threads
             if sentences.is_busy(t)
         ]
-        yield _table(("thread", "usr %", "sys %", "wait %"), rows, num_text=1)
+        yield pipe_table(("thread", "usr %", "sys %", "wait %"), rows, num_text=1)
 
 
 def _facts(summary: RunSummary) -> Iterator[str]:
@@ -84,21 +85,4 @@ def _facts(summary: RunSummary) -> Iterator[str]:
     facts += sentences.window_lines(summary.windows)
     facts += [*sentences.warnings(summary), *summary.notes]
     facts += [f"{name}: `{path}`" for name, path in summary.paths.items()]
-    yield "\n".join(f"- {_escape(fact)}" for fact in facts if fact)
-
-
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, num_text: int) -> str:
-    """A pipe table, its first *num_text* columns to the left, the others to the right; empty without rows."""
-    body = [_row(row) for row in rows]
-    rule = _row(["---" if index < num_text else "---:" for index in range(len(titles))])
-    return "\n".join((_row(titles), rule, *body)) if body else ""
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_escape(cell) for cell in cells) + " |"
-
-
-def _escape(text: str) -> str:
-    """Keep names such as `<module>` and `a|b` from becoming markup; inside backquotes `<` is safe already."""
-    line = text.replace("|", "\\|").replace("\n", " ")
-    return line if "`" in line else line.replace("<", "&lt;")
+    yield "\n".join(f"- {escape(fact)}" for fact in facts if fact)

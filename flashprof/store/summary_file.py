@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
-from typing import Any
 
 from flashprof.contracts.results import RunSummary
+from flashprof.store.json_numbers import finite
 
 FORMAT = "flashprof-summary"
 VERSION = 1
@@ -20,14 +19,4 @@ def summary_to_json(summary: RunSummary) -> str:
         {**asdict(window), "length_s": window.length_s, "tok_per_s": window.tok_per_s} for window in summary.windows
     ]
     lanes = [{**asdict(lane), "covered_share": lane.covered_share} for lane in summary.lanes]
-    return json.dumps(_finite({**document, "windows": windows, "lanes": lanes}), indent=2, allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return json.dumps(finite({**document, "windows": windows, "lanes": lanes}), indent=2, allow_nan=False) + "\n"

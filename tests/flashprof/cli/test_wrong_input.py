@@ -11,6 +11,9 @@ import pytest
 from flashprof.cli.main import main
 
 RUN = ("run", "--reports", "{tmp}/reports")
+COMPARE = ("compare", "--reports", "{tmp}/reports")
+ARMS = (*COMPARE, "none", "swa")
+RUNS = (*COMPARE, "{tmp}/monday", "{tmp}/tuesday")
 
 
 @pytest.fixture(autouse=True)
@@ -26,12 +29,16 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "a file").write_text("no program")
     (tmp_path / "script.py").write_text("print(1)")
     (tmp_path / "reports" / "taken").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    for name in ("monday", "tuesday"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text("{}")
     return tmp_path
 
 
 CASES: list[tuple[tuple[str, ...], int, tuple[str, ...]]] = [
     (("rnu",), 2, ("'rnu'", "Did you mean 'run'", "doctor")),
-    (("",), 2, ("No such command", "run, doctor")),
+    (("",), 2, ("No such command", "run, compare, calibrate, doctor")),
     (("run", "--togles", "swa"), 2, ("--togles", "--toggles")),
     (("run", "--toggles"), 2, ("requires an argument",)),
     (("doctor", "extra"), 2, ("extra",)),
@@ -83,6 +90,48 @@ CASES: list[tuple[tuple[str, ...], int, tuple[str, ...]]] = [
     ((*RUN, "--preset", "smollm2", "--", "true"), 2, ("--preset is for our own pipeline",)),
     ((*RUN, "--seed", "1", "--", "true"), 2, ("--seed is for our own pipeline",)),
     ((*RUN, "--"), 2, ("no command behind --", "-- CMD")),
+    (("compare",), 2, ("Missing argument 'BASE'",)),
+    ((*COMPARE, "none"), 2, ("Missing argument 'CANDIDATE'",)),
+    ((*ARMS, "compile"), 2, ("unexpected extra argument", "compile")),
+    ((*COMPARE, "none", "swaa"), 2, ("did you mean 'swa'", "'swaa' is no folder with runs", "--list-toggles")),
+    ((*COMPARE, "none", "{tmp}/nowhere"), 2, ("unknown toggle", "no folder with runs")),
+    ((*COMPARE, "none", "queue=0"), 2, ("does not take '0'", "allowed: 1..64")),
+    ((*COMPARE, "none", ""), 2, ("an arm is empty", "flashprof compare none compile")),
+    ((*COMPARE, "none", "swa,,compile"), 2, ("empty item", "got: swa,,compile")),
+    ((*COMPARE, "none", "x" * 5000), 2, ("unknown toggle",)),
+    ((*COMPARE, "compile,swa", "swa,compile"), 2, ("both arms are the same cell: compile,swa", "flashprof calibrate")),
+    ((*COMPARE, "none", "-swa"), 2, ("No such option",)),
+    ((*COMPARE, "none", "{tmp}/empty"), 2, ("there is no finished run", "manifest.json", "try: flashprof run")),
+    ((*COMPARE, "none", "{tmp}/a file"), 2, ("there is no finished run", "where: {tmp}/a file")),
+    ((*COMPARE, "none", "{tmp}/monday"), 2, ("one side is a run, the other is none: 'none'", "ANOTHER_RUN")),
+    ((*COMPARE, "{tmp}/monday", "swa"), 2, ("the other is none: 'swa'", "flashprof compare {tmp}/monday")),
+    ((*COMPARE, "{tmp}/monday", "{tmp}/monday/"), 2, ("same run is on both sides: monday", "flashprof calibrate")),
+    ((*COMPARE, "{tmp}", "{tmp}/tuesday"), 2, ("same run is on both sides: tuesday",)),
+    ((*RUNS, "--preset", "tiny"), 2, ("--preset is for launches", "measured already", "--alpha")),
+    ((*RUNS, "--budget", "3", "--screen"), 2, ("got: --screen --budget",)),
+    ((*RUNS, "--dry-run"), 2, ("--dry-run is for launches",)),
+    ((*ARMS, "--alpha", "1"), 2, ("--alpha does not take '1'", "written 1% or 0.01", "try: --alpha 1%")),
+    ((*ARMS, "--alpha", "0"), 2, ("--alpha does not take '0'", "to 5 %")),
+    ((*ARMS, "--alpha", "nan%"), 2, ("--alpha does not take 'nan%'",)),
+    ((*ARMS, "--tolerance", "much"), 2, ("--tolerance does not take 'much'", "0 % to 50 %")),
+    ((*ARMS, "--tolerance", "-1%"), 2, ("--tolerance does not take '-1%'",)),
+    ((*ARMS, "--budget", "inf"), 2, ("--budget does not take 'inf'", "minutes above 0", "try: --budget 14")),
+    ((*ARMS, "--budget", "0"), 2, ("--budget does not take '0'",)),
+    ((*ARMS, "--budget", "10m"), 2, ("--budget does not take '10m'",)),
+    ((*ARMS, "--method", "warm"), 2, ("'warm'", "'auto', 'hot', 'cold'")),
+    ((*COMPARE, "none", "expandable", "--method", "hot"), 2, ("cannot be switched while", "expandable", "cold")),
+    ((*COMPARE, "none", "expandable", "--screen"), 2, ("--screen leaves nothing to measure", "by a launch")),
+    ((*ARMS, "--screen", "--method", "cold"), 2, ("--screen leaves nothing", "--method cold makes no hot blocks")),
+    ((*ARMS, "--gpus", "0,x"), 2, ("'0,x' is no set of GPUs", "semicolon", "try: --gpus '0,1;2,3'")),
+    ((*ARMS, "--gpus", ""), 2, ("'' is no set of GPUs",)),
+    ((*ARMS, "--gpus", "0,1", "--gpus", "1,2"), 2, ("GPU 1 is named twice", "got: 0,1;1,2")),
+    ((*ARMS, "--gpus", "0,1;2"), 2, ("differ in size", "as many GPUs in each")),
+    ((*ARMS, "--set", "sampling.rate_hz=10"), 2, ("does nothing in a comparison", "windows.…")),
+    ((*ARMS, "--set", "subject.toggles=swa"), 2, ("does nothing in a comparison",)),
+    ((*ARMS, "--set", "windows.measure_s=0"), 2, ("windows.measure_s=0", "> 0 seconds")),
+    ((*ARMS, "--train", "'x"), 2, ("no command line", "--train '--data")),
+    ((*ARMS, "--inconclusive", "maybe"), 2, ("'maybe'", "'pass', 'fail'")),
+    ((*ARMS, "--seed", "-1"), 2, ("--seed", "x>=0")),
 ]
 
 

@@ -1,0 +1,272 @@
+"""`flashprof compare`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+import click
+
+from flashprof.app.progress import Progress
+from flashprof.cli.arms import check_method, find_runs, read_arms, read_settings, refuse_unfit_runs
+from flashprof.cli.option_types import minutes, parse_gpu_sets, share_between
+from flashprof.cli.subjects import read_registry, split_options, workload_options
+from flashprof.contracts.comparison import DecisionRule, StudyResult, Verdict
+from flashprof.contracts.errors import UsageError
+from flashprof.contracts.experiment import Experiment, Sampling, SubjectSpec
+from flashprof.contracts.study import CompareRequest, MethodChoice
+
+if TYPE_CHECKING:
+    from flashprof.app.measure import Ports
+
+EPILOG = """
+\b
+Examples
+  flashprof compare none compile,swa            what do the two bring together?
+  flashprof compare all all,-swa --screen       a quick look: one launch, switched while it runs
+  flashprof compare none expandable --gpus '0,1;2,3' --budget 60
+  flashprof compare none compile --dry-run      the plan and what it costs; starts nothing
+  flashprof compare reports/monday reports/tuesday --allow machine.host
+\b
+The same command resumes where it was stopped, and reuses what it has measured.
+A folder that holds a run is taken for a run; write a toggle of the same name as swa=on.
+\b
+Exit status: 0 no regression, 1 regression, 2 wrong input, 3 inconclusive (see --inconclusive),
+4 the subject or FlashProf failed, 130 interrupted.
+"""
+STATUS = {Verdict.NO_REGRESSION: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
+FAILED = 4
+INTERRUPTED = 130
+"""128 + SIGINT, as shells expect."""
+LAUNCH_OPTIONS = (
+    *("preset", "topology", "seed", "train_options", "settings", "method", "screen"),
+    *("budget_min", "gpu_texts", "dry_run", "fresh"),
+)
+"""Say how to start what is measured; runs that exist take none of them."""
+
+
+class Engine(Protocol):
+    """What the command line asks of `flashprof.app.compare`; tests put another in `Context.obj`."""
+
+    def plan(self, request: CompareRequest, ports: Ports) -> Sequence[str]:
+        """What would be launched, and what it costs, as lines."""
+        ...
+
+    def compare(self, request: CompareRequest, ports: Ports, progress: Progress) -> StudyResult:
+        """Measure both arms until the answer is clear or the budget spent."""
+        ...
+
+    def compare_runs(
+        self,
+        bases: Sequence[Path],
+        candidates: Sequence[Path],
+        rule: DecisionRule,
+        *,
+        allow: Sequence[str],
+        reports: Path,
+    ) -> StudyResult:
+        """Compare runs that were measured earlier."""
+        ...
+
+
+@click.command("compare", epilog=EPILOG)
+@click.argument("base")
+@click.argument("candidate")
+@workload_options
+@click.option(
+    "--method",
+    default="auto",
+    show_default=True,
+    type=click.Choice([choice.value for choice in MethodChoice]),
+    help="hot: switched in one process. cold: launch by launch.",
+)
+@click.option("--screen", is_flag=True, help="Hot blocks only, without launches that confirm them.")
+@click.option(
+    "--alpha",
+    default="1%",
+    show_default=True,
+    callback=share_between(1e-6, 0.05, example="1%"),
+    metavar="SHARE",
+    help="Share of false alarms allowed, ever.",
+)
+@click.option(
+    "--tolerance",
+    default="1%",
+    show_default=True,
+    callback=share_between(0.0, 0.5, example="1%"),
+    metavar="SHARE",
+    help="Smaller slow-downs are none.",
+)
+@click.option(
+    "--budget",
+    "budget_min",
+    default="10",
+    show_default=True,
+    metavar="MINUTES",
+    callback=minutes,
+    help="Most that may be spent on measuring.",
+)
+@click.option("--allow", multiple=True, metavar="NAME", help="A fact of the cells that may differ, or a section.")
+@click.option(
+    "--gpus", "gpu_texts", multiple=True, metavar="0,1;2,3", help="GPUs of a launch; several sets are used in turn."
+)
+@click.option("--dry-run", is_flag=True, help="Print the plan and its cost, start nothing.")
+@click.option("--fresh", is_flag=True, help="Put aside what an earlier call has measured.")
+@click.option("--inconclusive", type=click.Choice(["pass", "fail"]), help="Exit 0 or 1 instead of 3.")
+@click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the result for programs.")
+@click.pass_context
+def command(  # noqa: PLR0913, the signature is the command line
+    ctx: click.Context,
+    *,
+    base: str,
+    candidate: str,
+    preset: str,
+    topology: str,
+    seed: int,
+    train_options: str,
+    settings: tuple[str, ...],
+    method: str,
+    screen: bool,
+    alpha: float,
+    tolerance: float,
+    budget_min: float,
+    allow: tuple[str, ...],
+    gpu_texts: tuple[str, ...],
+    dry_run: bool,
+    fresh: bool,
+    inconclusive: str | None,
+    reports: Path,
+    as_json: bool,
+) -> int:
+    """
+    Say whether CANDIDATE is slower than BASE, by how much, and how sure that is.
+
+    Both are toggle expressions of our pipeline, whose launches are interleaved, or both are folders with runs that
+    `flashprof run` has measured.
+    """
+    rule = DecisionRule(alpha=alpha, tolerance=tolerance, budget_s=60 * budget_min)
+    bases, candidates = find_runs(base), find_runs(candidate)
+    if bases or candidates:
+        refuse_unfit_runs((base, candidate), (bases, candidates))
+        _refuse_launch_options(ctx)
+        result = _engine(ctx).compare_runs(bases, candidates, rule, allow=allow, reports=reports)
+        return _report(result, as_json=as_json, inconclusive=inconclusive)
+    subject = SubjectSpec(preset=preset, topology=topology, seed=seed, train_options=split_options(train_options))
+    experiment = read_settings(subject, settings)
+    gpu_sets = parse_gpu_sets(gpu_texts)
+    arms = read_arms(base, candidate, read_registry())
+    request = CompareRequest(
+        base=arms.base,
+        candidate=arms.candidate,
+        cold_toggles=arms.cold_toggles,
+        subject=replace(experiment.subject, toggles=arms.base.expression),
+        windows=experiment.windows,
+        rule=rule,
+        method=MethodChoice(method),
+        confirm=not screen,
+        allow=allow,
+        gpu_sets=gpu_sets,
+        fresh=fresh,
+        reports=reports,
+    )
+    check_method(request)
+    if dry_run:
+        _print_plan(_engine(ctx).plan(request, _wire(request)), as_json=as_json)
+        return 0
+    return _report(_measure(_engine(ctx), request), as_json=as_json, inconclusive=inconclusive)
+
+
+def exit_status(result: StudyResult, inconclusive: str | None) -> int:
+    """
+    The verdict as a status.
+
+    Args:
+        result: What was found.
+        inconclusive: `pass` or `fail`, in place of 3. A failed launch never passes.
+    """
+    from flashprof.report.compare_sentences import is_failed
+
+    if result.is_interrupted:
+        return INTERRUPTED
+    if is_failed(result):
+        return FAILED
+    if result.verdict is not Verdict.INCONCLUSIVE or inconclusive is None:
+        return STATUS[result.verdict]
+    if inconclusive == "fail":
+        return STATUS[Verdict.REGRESSION]
+    return STATUS[Verdict.INCONCLUSIVE] if result.failures else STATUS[Verdict.NO_REGRESSION]
+
+
+def _engine(ctx: click.Context) -> Engine:
+    if ctx.obj is not None:
+        return cast("Engine", ctx.obj)
+    from flashprof.app import compare
+
+    return compare
+
+
+def _refuse_launch_options(ctx: click.Context) -> None:
+    given = [
+        parameter.opts[0]
+        for parameter in ctx.command.params
+        if parameter.name in LAUNCH_OPTIONS
+        and ctx.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UsageError(
+            f"{given[0]} is for launches; these runs are measured already",
+            offered=" ".join(given),
+            allowed="--alpha, --tolerance, --allow, --inconclusive, --reports, --json",
+            next_command="flashprof compare BASE_TOGGLES CANDIDATE_TOGGLES",
+        )
+
+
+def _wire(request: CompareRequest) -> Ports:
+    from flashprof.app.wiring import wire
+
+    # No samplers: verdicts come from measure windows only (design §4.1).
+    sampling = Sampling(stacks="off", resources="off")
+    experiment = Experiment(subject=request.subject, windows=request.windows, sampling=sampling)
+    return wire(experiment, os.environ, Path.cwd())
+
+
+def _measure(engine: Engine, request: CompareRequest) -> StudyResult:
+    from flashprof.cli.terminal import progress_on_stderr
+
+    with progress_on_stderr() as progress:
+        try:
+            return engine.compare(request, _wire(request), progress)
+        except KeyboardInterrupt:
+            progress.note("what was measured is kept: the same command goes on from here")
+            raise
+
+
+def _print_plan(lines: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        import json
+
+        click.echo(json.dumps({"plan": list(lines)}, indent=2, ensure_ascii=False))
+        return
+    click.echo("\n".join(lines))
+
+
+def _report(result: StudyResult, *, as_json: bool, inconclusive: str | None) -> int:
+    from flashprof.cli.terminal import output_width, wants_color
+
+    if as_json:
+        from flashprof.store.study_result import study_to_json
+
+        click.echo(study_to_json(result), nl=False)
+    else:
+        from flashprof.report.compare_console import render_study
+
+        is_tty = sys.stdout.isatty()
+        color = wants_color(os.environ, is_tty=is_tty)
+        width = output_width(is_tty=is_tty)
+        click.echo(render_study(result, color=color, width=width), nl=False, color=color)
+    return exit_status(result, inconclusive)
