@@ -4,9 +4,9 @@ One lane of the calibration study: launches of the real pipeline, one after the 
     python -m benchmarks.calibration_lane --per-mille 20 --out lane.json          arms switched while it runs
     python -m benchmarks.calibration_lane --cold --per-mille 20 --out lane.json   one arm a launch
 
-and blocks are written, as `flashprof compare` makes them: comparisons are cut from them later, so every method judges
-the same data.
-judges the same data.
+The candidate is the base with a planted slow-down (`--fault brake`, `pipeline.brake`); 0 per mille makes it A/A. What
+is written are windows and blocks as `flashprof compare` makes them: comparisons are cut from them later, so that every
+method judges the same data.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class TrainConfig:
     """A folder in z-lab's layout whose weights the drafter starts from."""
     tensorboard: Path | None = None
     fault: str = "none"
-    """A planted fault of `pipeline.faults`, to show that the sanity guard sees it."""
+    """A planted fault of `pipeline.faults`; the toggles have what it plants there."""
 
     @property
     def num_batches_before(self) -> int:

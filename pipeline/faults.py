@@ -1,9 +1,12 @@
 """
-Faults that are planted on request, to show that FlashProf's sanity guard sees them; both make a run faster and wrong.
+Faults that are planted on request, to show that FlashProf sees them.
 
-They are the two bugs of the team whose work this trainer follows. On CUDA each is the bug itself. A CPU has no streams,
-so `LaggingDevice` stands for one: it does what it is given one step late, as a busy GPU does, and who does not wait for
-it reads what a recycled buffer held before. That is the same in every run.
+Two make a run faster and wrong, for the sanity guard: bugs of the team whose work this trainer follows. The third makes
+it slower by a known share, for studies of comparisons (`pipeline.brake`).
+
+On CUDA each bug is the bug itself. A CPU has no streams, so `LaggingDevice` stands for one: it does what it is given
+one step late, as a busy GPU does, and who does not wait for it reads what a recycled buffer held before. That is the
+same in every run.
 
 Light to import: the command line reads the names. The parts that need torch import it when they are made.
 """
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from flashprof.contracts.errors import UnknownNameError, UsageError
 from flashprof.contracts.toggles import ToggleValues
+from pipeline.brake import BRAKE, BRAKE_TOGGLE
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +36,7 @@ FAULTS = MappingProxyType(
         NO_FAULT: "nothing is planted",
         METRICS_UNORDERED: "async-metrics reads its copy before the numbers are made",
         PACK_UNORDERED: "targets pack hidden states on a second stream that nobody waits for",
+        BRAKE: "drafters are slower by the hot toggle brake, in per mille of tok/s; brake=170: from the first step",
     }
 )
 
@@ -49,8 +54,10 @@ def find_fault(name: str, toggles: ToggleValues) -> str:
 
     Raises:
         UnknownNameError: There is none; offers the nearest.
-        UsageError: It would not show, since the toggle that it sits in is off.
+        UsageError: It would not show, since the toggle that it sits in is off, or is a brake out of range.
     """
+    if planted_toggles(name):
+        return name
     if name not in FAULTS:
         raise UnknownNameError("fault", name, FAULTS, next_command="python -m pipeline train --help")
     if name == METRICS_UNORDERED and not toggles["async-metrics"]:
@@ -60,6 +67,19 @@ def find_fault(name: str, toggles: ToggleValues) -> str:
             next_command=f"--toggles async-metrics --fault {name}",
         )
     return name
+
+
+def planted_toggles(fault: str) -> ToggleValues:
+    """
+    The hidden toggles that *fault* makes known to a run, with the values that it begins with.
+
+    Raises:
+        UsageError: `brake=` with a value that the brake does not take.
+    """
+    name, sign, value = fault.partition("=")
+    if name != BRAKE:
+        return {}
+    return {BRAKE: BRAKE_TOGGLE.parse(value) if sign else BRAKE_TOGGLE.default}
 
 
 def make_async_metrics(fault: str, device: torch.device) -> MetricsReader:

@@ -7,7 +7,7 @@ Light on purpose: `flashprof run --list-toggles` reads it from a process that mu
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.toggles import Toggle, ToggleValues
@@ -81,6 +81,7 @@ REGISTRY: tuple[Toggle, ...] = (
         name="early-exit",
         help="stop the target after its last tapped layer",
         hot=True,
+        is_upstream=True,
     ),
     Toggle(
         name="fused-loss",
@@ -117,7 +118,11 @@ def honoured(values: ToggleValues, refused: Mapping[str, str]) -> ToggleValues:
 
 
 def hot_changes(
-    asked: Mapping[str, object], *, has_cuda: bool, which: Callable[[str], str | None] = shutil.which
+    asked: Mapping[str, object],
+    *,
+    has_cuda: bool,
+    planted: Sequence[Toggle] = (),
+    which: Callable[[str], str | None] = shutil.which,
 ) -> tuple[ToggleValues, dict[str, str]]:
     """
     Sort what a running trainer is asked to change.
@@ -125,12 +130,13 @@ def hot_changes(
     Args:
         asked: Toggle name to value, as a control command brought them.
         has_cuda: Whether the roles run on a CUDA device.
+        planted: Hidden toggles that this run knows besides.
         which: Finds a program on PATH.
 
     Returns:
         The values to put in force, and the toggles that stay as they are, each with the reason.
     """
-    by_name = {toggle.name: toggle for toggle in REGISTRY}
+    by_name = {toggle.name: toggle for toggle in (*REGISTRY, *planted)}
     values: ToggleValues = {}
     refused: dict[str, str] = {}
     for name, value in asked.items():

@@ -10,8 +10,9 @@ from flashprof import __version__
 from flashprof.app.cells import known_before_launch, manifest_entries, survey
 from flashprof.app.earlier import find_earlier, with_learnt_hang_limit
 from flashprof.app.machine import short_machine
-from flashprof.app.measure import Ports, Schedule, plain_windows, record
+from flashprof.app.measure import Schedule, plain_windows, record
 from flashprof.app.progress import Progress
+from flashprof.app.session import Ports
 from flashprof.app.summarise import summarise
 from flashprof.contracts.errors import ToolError, UsageError
 from flashprof.contracts.experiment import Experiment

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from flashprof.app.log_readings import LogReadings
@@ -14,6 +15,8 @@ from flashprof.contracts.ports import Clock, Subject
 from flashprof.store.tail import EventTail
 
 POLL_S = 0.1
+MACHINE_NS = 1_000_000_000
+"""Between two readings of the machine's counters; one costs up to 2 ms."""
 _Found = TypeVar("_Found")
 
 
@@ -25,13 +28,33 @@ class Watch:
     """The subject as seen from outside: its events, its log, its exit."""
 
     def __init__(
-        self, *, subject: Subject, tail: EventTail, log: LogReadings, clock: Clock, hang_timeout_s: float
+        self,
+        *,
+        subject: Subject,
+        tail: EventTail,
+        log: LogReadings,
+        clock: Clock,
+        hang_timeout_s: float,
+        read_machine: Callable[[Sequence[int]], None] | None = None,
     ) -> None:
+        """
+        Watch *subject*.
+
+        Args:
+            subject: Whose exit ends every wait.
+            tail: Its events.
+            log: Its output.
+            clock: Also moves time on between two looks.
+            hang_timeout_s: Without a sign for this long it hangs.
+            read_machine: Takes the subject's pids; called about once a second while waiting.
+        """
         self._subject = subject
         self._tail = tail
         self._clock = clock
         self._hang_timeout_s = hang_timeout_s
         self._last_sign_ns = clock.monotonic_ns()
+        self._read_machine = read_machine
+        self._last_machine_ns = self._last_sign_ns - MACHINE_NS
         self.log = log
 
     @property
@@ -53,6 +76,19 @@ class Watch:
     def lead_steps(self) -> list[Step]:
         """The training steps of the first training rank."""
         return next((log.steps for log in self.trainers), [])
+
+    def lead_tokens_since(self, at_ns: int) -> int:
+        """Tokens of the lead rank's steps that ended after *at_ns*."""
+        steps = self.lead_steps
+        return sum(step.num_tokens for step in steps[bisect_right(steps, at_ns, key=lambda step: step.end_ns) :])
+
+    def lead_tok_per_s(self, since_ns: int | None) -> float:
+        """The lead rank's rate from *since_ns*, or from half of its steps, until now; 0 where it cannot be told."""
+        steps = self.lead_steps
+        first = len(steps) // 2 if since_ns is None else bisect_left(steps, since_ns, key=lambda step: step.end_ns)
+        steps = steps[first:]
+        length_ns = steps[-1].end_ns - steps[0].end_ns if steps else 0
+        return sum(step.num_tokens for step in steps[1:]) / length_ns * 1e9 if length_ns else 0.0
 
     def find_ack(self, command_id: int) -> Ack | None:
         """The first acknowledgement of a command."""
@@ -84,6 +120,7 @@ class Watch:
         while True:
             has_ended = self._subject.returncode() is not None
             self.look()
+            self._look_at_machine()
             result = found()
             if result is not None:
                 return result
@@ -105,6 +142,16 @@ class Watch:
         log_grew = self.log.poll(now_ns)
         if events_grew or log_grew:
             self._last_sign_ns = now_ns
+
+    def read_machine(self) -> None:
+        """Read the machine's counters now: a window can be judged when a reading follows its end."""
+        if self._read_machine is not None:
+            self._last_machine_ns = self._clock.monotonic_ns()
+            self._read_machine(sorted({self._subject.pid, *(log.header.pid for log in self.logs)}))
+
+    def _look_at_machine(self) -> None:
+        if self._clock.monotonic_ns() - self._last_machine_ns >= MACHINE_NS:
+            self.read_machine()
 
     def _check_alive(self) -> None:
         silent_s = (self._clock.monotonic_ns() - self._last_sign_ns) / 1e9

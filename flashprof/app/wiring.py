@@ -7,12 +7,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from flashprof.app.measure import Ports
+from flashprof.app.session import Ports
 from flashprof.app.subject import find_targets
 from flashprof.contracts.errors import ToolError
 from flashprof.contracts.experiment import Experiment, Sampling
 from flashprof.contracts.ports import Clock, Sampler
 from flashprof.launch.process import ProcessLauncher
+from flashprof.sample.counters import SystemMeter
+from flashprof.sample.nvml import NvmlGpus, open_nvml
 from flashprof.sample.pidstat import PidstatSampler
 from flashprof.sample.pyspy import PySpySampler, can_trace
 from flashprof.sample.schedstat import SchedstatSampler
@@ -48,6 +50,7 @@ def wire(experiment: Experiment, env: Mapping[str, str], cwd: Path) -> Ports:
         env=env,
         cwd=cwd,
         notes=notes,
+        meter=SystemMeter(clock, gpus=NvmlGpus(open_nvml())),
     )
 
 

@@ -20,11 +20,12 @@ NO_SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
-    """Both arms, and which of the differing toggles only a launch can set."""
+    """Both arms, which of the differing toggles only a launch can set, and which act in front of the queue."""
 
     base: ArmSpec
     candidate: ArmSpec
     cold_toggles: tuple[str, ...]
+    upstream_toggles: tuple[str, ...]
 
 
 def find_runs(text: str) -> tuple[Path, ...]:
@@ -99,7 +100,12 @@ def read_arms(base: str, candidate: str, registry: Sequence[Toggle]) -> Arms:
             next_command=f"flashprof calibrate --toggles {first.expression}, which compares a cell with itself",
         )
     differing = [toggle for toggle in registry if first.values[toggle.name] != second.values[toggle.name]]
-    return Arms(base=first, candidate=second, cold_toggles=tuple(t.name for t in differing if not t.hot))
+    return Arms(
+        base=first,
+        candidate=second,
+        cold_toggles=tuple(toggle.name for toggle in differing if not toggle.hot),
+        upstream_toggles=tuple(toggle.name for toggle in differing if toggle.is_upstream),
+    )
 
 
 def read_settings(subject: SubjectSpec, settings: tuple[str, ...]) -> Experiment:

@@ -21,7 +21,7 @@ from flashprof.contracts.experiment import Experiment, Sampling, SubjectSpec
 from flashprof.contracts.study import CompareRequest, MethodChoice
 
 if TYPE_CHECKING:
-    from flashprof.app.measure import Ports
+    from flashprof.app.session import Ports
 
 EPILOG = """
 \b
@@ -164,6 +164,7 @@ def command(  # noqa: PLR0913, the signature is the command line
         base=arms.base,
         candidate=arms.candidate,
         cold_toggles=arms.cold_toggles,
+        upstream_toggles=arms.upstream_toggles,
         subject=replace(experiment.subject, toggles=arms.base.expression),
         windows=experiment.windows,
         rule=rule,

@@ -31,7 +31,10 @@ class CommandName(StrEnum):
     WINDOW_END = "window_end"
     """detail: `label`"""
     SET_TOGGLES = "set_toggles"
-    """detail: `values`, toggle name to value; hot toggles only"""
+    """
+    detail: `values`, toggle name to value, hot toggles only; in a hot comparison also `arm`, `block`, `position`,
+    `order`, `label`, `settle_steps`, `window_tokens`. The acknowledgement repeats all of it, and adds `refused`.
+    """
     STOP = "stop"
     """Finish the step, save what is to be saved, end with status 0."""
 

@@ -103,7 +103,12 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened once: `lane`, `ready`, `compile`, `toggles`, `path`, `skipped`, `end`."""
+    """
+    Something that happened once: `lane`, `ready`, `toggles`, `path`, `skipped`, `end`, and what warms up.
+
+    Those are `compile` (`what`, which begins with "recompile " where it was compiled before, `seconds`, `reason`),
+    `autotune` (`what`, `seconds`) and `allocator` (`gib` more than before, `retries` since then).
+    """
 
     name: str
     at_ns: int

@@ -46,9 +46,14 @@ class WindowPlan:
     num_measure: int = 5
     """Measure windows; at least 2, or there is no interval."""
     measure_s: float = 5.0
+    """
+    Length at the pace of the steady state. A window is cut by tokens: it ends when the lead rank has trained as many
+    as its steady state does in this time, or after 3 times as long. By the clock where the subject reports no steps.
+    """
     num_profile: int = 4
     """Profile windows; they lie between the measure windows."""
     profile_s: float = 4.0
+    """As `measure_s`."""
     settle_steps: int = 2
     """Steps dropped after a sampler came or went."""
     steady_timeout_s: float = 45.0

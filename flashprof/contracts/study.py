@@ -38,6 +38,8 @@ class CompareRequest:
     candidate: ArmSpec
     cold_toggles: tuple[str, ...] = ()
     """Those among the differing ones that only a launch can set; with any, nothing can be screened hot."""
+    upstream_toggles: tuple[str, ...] = ()
+    """Those among the differing ones that act in front of the queue: a switch shows once the queue is drained."""
     subject: SubjectSpec
     """What both arms share; its toggles are the base's, its command is made for each launch."""
     windows: WindowPlan

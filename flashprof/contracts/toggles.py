@@ -37,6 +37,8 @@ class Toggle:
     maximum: int | None = None
     hot: bool = False
     """Whether it can change while the subject runs."""
+    is_upstream: bool = False
+    """Whether it acts in front of the queue: what is queued at a switch was still made under the old setting."""
     needs: tuple[str, ...] = ()
     """What the machine must have: `cuda`, `compiler`."""
     changes_numbers: bool = False

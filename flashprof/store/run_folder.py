@@ -59,6 +59,11 @@ class RunFolder:
         return self.part / "samples"
 
     @property
+    def counters(self) -> Path:
+        """What the machine did meanwhile, read about once a second."""
+        return self.part / "counters.jsonl"
+
+    @property
     def log(self) -> Path:
         """What the subject printed."""
         return self.part / "subject.log"

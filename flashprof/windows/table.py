@@ -1,5 +1,5 @@
 """
-The windows table: one launch's time, cut at the acknowledged window commands, every trained token in exactly one row.
+The windows table: one launch's time, cut at the acknowledged commands, every trained token in exactly one row.
 
 A row holds the training steps that ended in (start, end]. Rows follow each other without gap or overlap from the
 first event to the last training step, or to the last acknowledged window end where that is later.
@@ -15,6 +15,7 @@ from flashprof.contracts.control import CommandName
 from flashprof.contracts.errors import ToolError
 from flashprof.contracts.events import Ack, EventLog, Step
 from flashprof.contracts.results import Window, WindowKind
+from flashprof.windows.switches import cut_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,9 @@ class _Stretch:
 def build_windows(logs: Sequence[EventLog], *, steady_ns: int | None) -> tuple[Window, ...]:
     """
     Cut a launch into warm-up, measure, profile and in-between rows.
+
+    The windows of a hot comparison are measure rows too, called as their switch was: `3.2 candidate`. A row counts
+    tokens by when each rank's step ended; `windows.switches` counts a window's by the lead rank's step numbers.
 
     A window whose end was never acknowledged, because the run was cut off or the next window began, becomes a
     `between` row labelled `<label> (cut off)`: it is not the stretch that was planned, and the last steps before a
@@ -47,7 +51,7 @@ def build_windows(logs: Sequence[EventLog], *, steady_ns: int | None) -> tuple[W
     # Rows are half-open, so a step that ends with the very first event needs the row to begin 1 ns before it.
     first_ns = min(*(log.header.monotonic_ns for log in logs), min(step_ends_ns) - 1)
     acked = _acked_stretches(_acks(logs), max(step_ends_ns))
-    stretches = _fill(acked, first_ns, max(step_ends_ns), steady_ns)
+    stretches = _fill(_with_hot(acked, logs), first_ns, max(step_ends_ns), steady_ns)
     return _count(stretches, steps)
 
 
@@ -119,6 +123,20 @@ def _acked_stretches(acks: Iterable[Ack], last_ns: int) -> list[_Stretch]:
 
 def _cut_off(opened: Ack, end_ns: int) -> _Stretch:
     return _Stretch(f"{opened.detail['label']} (cut off)", WindowKind.BETWEEN, opened.at_ns, end_ns)
+
+
+def _with_hot(acked: Sequence[_Stretch], logs: Sequence[EventLog]) -> list[_Stretch]:
+    """*acked* and the hot windows that lie in none of them, by time."""
+    hot = [
+        _Stretch(window.switch.label, WindowKind.MEASURE, window.start_ns, window.end_ns)
+        for window in cut_windows(logs)
+    ]
+    apart = [
+        stretch
+        for stretch in hot
+        if not any(other.start_ns < stretch.end_ns and stretch.start_ns < other.end_ns for other in acked)
+    ]
+    return sorted((*acked, *apart), key=lambda stretch: stretch.start_ns)
 
 
 def _fill(acked: Sequence[_Stretch], first_ns: int, last_ns: int, steady_ns: int | None) -> list[_Stretch]:

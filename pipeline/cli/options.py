@@ -84,7 +84,7 @@ def run_options(command: Command) -> Command:
             "--log-every", default=10, show_default=True, type=click.IntRange(min=1), help="Steps between lines."
         ),
         click.option("--cache", type=FOLDER, help="Where data sets are kept."),
-        click.option("--fault", default="none", hidden=True, help="Plant a fault, to see the sanity guard find it."),
+        click.option("--fault", default="none", hidden=True, help="Plant a fault, to see FlashProf find it."),
     )
 
 

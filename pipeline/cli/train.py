@@ -12,7 +12,7 @@ from pipeline.cli.beginning import Beginning, find_beginning
 from pipeline.cli.machine import choose_device, default_cache, num_cores, set_thread_variables
 from pipeline.cli.options import recipe_options, run_options, saving_options, workload_options
 from pipeline.cli.places import require_writable
-from pipeline.faults import find_fault
+from pipeline.faults import find_fault, planted_toggles
 from pipeline.forkserver import end_fork_server, fork_server
 from pipeline.hosts import find_host
 from pipeline.signals import stop_signals
@@ -69,7 +69,7 @@ def _configure(given: dict[str, Any], beginning: Beginning, topology: Topology, 
     return TrainConfig(
         preset=beginning.preset,
         topology=topology,
-        toggles=honoured(values, refused),
+        toggles=honoured(values, refused) | planted_toggles(given["fault"]),
         refused=refused,
         num_steps=beginning.num_steps,
         seed=beginning.seed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,15 +21,13 @@ class MaskFactory:
 
     Args:
         is_cuda: Whether flex_attention attends (`BlockMask`), or SDPA (additive mask).
-        on_compile: Told what was compiled and how many seconds it took.
     """
 
-    def __init__(self, *, is_cuda: bool, on_compile: Callable[[str, float], None]) -> None:
+    def __init__(self, *, is_cuda: bool) -> None:
         self._is_cuda = is_cuda
         self._derive = analytic_block_tables if is_cuda else interval_mask
-        self._compiled_derive = Compiled(self._derive, "analytic mask builder", on_compile)
-        evaluate = block_occupancy_of if is_cuda else additive_mask_of
-        self._compiled_evaluate = Compiled(evaluate, "mask builder", on_compile)
+        self._compiled_derive = Compiled(self._derive)
+        self._compiled_evaluate = Compiled(block_occupancy_of if is_cuda else additive_mask_of)
 
     def build(self, request: MaskRequest, *, compiled: bool, analytic: bool) -> Tensor | BlockMask:
         """
@@ -67,26 +64,13 @@ class MaskFactory:
 class Compiled:
     """A function that is compiled at its first call, once for all shapes."""
 
-    def __init__(self, function: Callable[..., Any], name: str, on_compile: Callable[[str, float], None]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._name = name
-        self._on_compile = on_compile
         self._compiled: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it; reports the seconds of each compilation."""
-        before = _num_compiled_frames()
-        start_s = time.perf_counter()
+        """Call it."""
         if self._compiled is None:
             # Not before it is needed: `torch.compile` imports inductor, 1.9 s in every drafter.
             self._compiled = torch.compile(self._function, dynamic=True)
-        result = self._compiled(*arguments)
-        if _num_compiled_frames() > before:
-            self._on_compile(self._name, time.perf_counter() - start_s)
-        return result
-
-
-def _num_compiled_frames() -> int:
-    from torch._dynamo.utils import counters
-
-    return int(counters["frames"]["total"])
+        return self._compiled(*arguments)

@@ -16,6 +16,7 @@ from flashprof.contracts.control import Command, CommandName
 from flashprof.contracts.errors import FlashProfError
 from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import WAIT, Emitter
+from pipeline.brake import BRAKE, BRAKE_TOGGLE
 from pipeline.config import TrainConfig
 from pipeline.data.batches import BatchPlan, collate
 from pipeline.log_output import say
@@ -158,14 +159,15 @@ class Dispatcher:
         """The command with only those toggles that can be set now; the acknowledgement repeats its detail."""
         if command.name is not CommandName.SET_TOGGLES:
             return command
-        values, refused = hot_changes(command.detail["values"], has_cuda=self._config.device == "cuda")
+        planted = (BRAKE_TOGGLE,) if BRAKE in self._toggles else ()
+        values, refused = hot_changes(command.detail["values"], has_cuda=self._config.device == "cuda", planted=planted)
         early_exit = self._toggles["early-exit"]
         if self._config.host.num_hosts > 1 and values.get("early-exit", early_exit) != early_exit:
             # Drafters agree over all hosts; targets are told with their work, by their own host's dispatcher.
             del values["early-exit"]
             refused["early-exit"] = "on several hosts it needs a new start: a command reaches the first host's targets"
         self._toggles.update(values)
-        return replace(command, detail={"values": values, "refused": refused})
+        return replace(command, detail={**command.detail, "values": values, "refused": refused})
 
     def _take_request(self, pipe: Any) -> None:
         try:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flashprof.contracts.errors import UsageError
 from flashprof.emit import Emitter
+from pipeline.brake import make_hold
 from pipeline.checkpoint.folder import read_state, restore
 from pipeline.checkpoint.zlab import read_plan, read_zlab
 from pipeline.checkpoint.zlab_config import ZlabPlan
@@ -83,7 +84,8 @@ def _load(seat: WorkerSeat, emitter: Emitter, peers: Peers) -> tuple[DrafterStep
         mask_token_id=seat.mask_token_id,
     )
     learner = Learner(drafter=drafter, optimizer=optimizer, preset=config.preset, num_steps=config.num_steps)
-    return DrafterStep(learner, frozen, peers, emitter), Saver(config, facts, drafter, optimizer)
+    hold = make_hold(config.toggles, seat.device)
+    return DrafterStep(learner, frozen, peers, emitter, hold=hold), Saver(config, facts, drafter, optimizer)
 
 
 def check_warm_start(plan: ZlabPlan, facts: ModelFacts, *, where: Path) -> None:

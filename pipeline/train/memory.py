@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 
 GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """What the allocator has asked the driver for."""
+
+    num_bytes: int
+    num_retries: int
+    """How often it gave cached blocks back and asked again."""
+
+
+def read_reserved() -> Reserved | None:
+    """Of the current CUDA device, without flattening all numbers (100 µs); None where this process uses none."""
+    stats = torch.cuda.memory_stats_as_nested_dict()
+    if not stats:
+        return None
+    return Reserved(stats["reserved_bytes"]["all"]["current"], stats["num_alloc_retries"])
 
 
 def read_memory() -> dict[str, float]:

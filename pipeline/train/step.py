@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import WAIT, Emitter
+from pipeline.brake import Hold, no_brake
 from pipeline.model.fused_loss import fused_dflash_loss
 from pipeline.model.loss import LossParts, dflash_loss
 from pipeline.model.mask_rule import MaskRequest
@@ -19,6 +20,7 @@ from pipeline.model.masks import MaskFactory
 from pipeline.model.tables import FrozenTables
 from pipeline.presets import SLIDING, Preset
 from pipeline.train.clip import clip_by_host, clip_on_device
+from pipeline.train.evidence import Evidence
 from pipeline.train.optimizer import set_learning_rate
 from pipeline.train.peers import Agreement, Peers
 from pipeline.train.rows import Row, RowLayout
@@ -61,17 +63,21 @@ class Learner:
 class DrafterStep:
     """`run` trains on one step's batches."""
 
-    def __init__(self, learner: Learner, frozen: FrozenTables, peers: Peers, emitter: Emitter) -> None:
+    def __init__(
+        self, learner: Learner, frozen: FrozenTables, peers: Peers, emitter: Emitter, *, hold: Hold = no_brake
+    ) -> None:
         self._learner = learner
         self._plan = learner.preset.drafter
         self._frozen = frozen
         self._peers = peers
         self._emitter = emitter
+        self._hold = hold
         self._ways = Ways(emitter)
         self._parameters = list(learner.drafter.parameters())
         self._device = frozen.head_VD.device
         self._layout = RowLayout(self._plan, frozen.mask_token_id, self._device)
-        self._masks = MaskFactory(is_cuda=self._device.type == "cuda", on_compile=self._report_compile)
+        self._masks = MaskFactory(is_cuda=self._device.type == "cuda")
+        self._evidence = Evidence(emitter)
 
     def run(self, items: Sequence[HiddenStates], given: StepInput) -> StepResult:
         """
@@ -96,6 +102,7 @@ class DrafterStep:
             scalars = {"grad_norm": norm, "hidden_mismatch": torch.stack([row.mismatch for row in rows]).sum()}
             # A rank without a supervised token of its own has no loss to tell.
             scalars |= _means(parts, agreement.total_weight / weight) if weight else {}
+            self._evidence.look()
         return StepResult(scalars=scalars, agreement=agreement, lr=lr)
 
     def rehearse(self, item: HiddenStates, toggles: ToggleValues) -> None:
@@ -103,6 +110,7 @@ class DrafterStep:
         row = self._make_row(item, toggles, torch.Generator().manual_seed(0))
         self._forward(row, toggles, max(row.weight, 1.0)).loss.backward()
         self._learner.optimizer.zero_grad(set_to_none=True)
+        self._evidence.look()
 
     def _make_row(self, item: HiddenStates, toggles: ToggleValues, generator: torch.Generator) -> Row:
         row = self._layout.make(item, toggles, generator)
@@ -138,6 +146,7 @@ class DrafterStep:
                 block_QD = F.embedding(row.block_ids_Q, self._frozen.embedding_VD)
                 # Half the bytes travel where the target computes in bfloat16; the drafter's precision begins here.
                 final_QD = self._learner.drafter(row.hidden_TF.float(), block_QD, row.position_K, masks)
+                self._hold(toggles)
             with span("loss", device=True):
                 return loss(
                     final_QD,
@@ -182,9 +191,6 @@ class DrafterStep:
             self._learner.optimizer.step()
             self._learner.optimizer.zero_grad(set_to_none=True)
         return norm
-
-    def _report_compile(self, what: str, seconds: float) -> None:
-        self._emitter.mark("compile", what=what, seconds=round(seconds, 3))
 
 
 def _means(parts: list[LossParts], share: float) -> dict[str, Tensor]:

@@ -73,7 +73,7 @@ def no_synchronisation() -> Iterator[None]:
 
 @pytest.mark.parametrize("window", [None, 256])
 def test_every_way_to_the_block_tables_gives_torchs(window: int | None) -> None:
-    factory = MaskFactory(is_cuda=True, on_compile=lambda what, seconds: None)
+    factory = MaskFactory(is_cuda=True)
 
     for num_context in (1024, 2048, 3072):
         request = make_request(num_context, window)
@@ -89,7 +89,7 @@ def test_every_way_to_the_block_tables_gives_torchs(window: int | None) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_an_analytic_mask_never_waits_for_the_device(compiled: bool) -> None:
-    factory = MaskFactory(is_cuda=True, on_compile=lambda what, seconds: None)
+    factory = MaskFactory(is_cuda=True)
     requests = [make_request(num_context, 256) for num_context in (1024, 2048)]
     for request in requests:
         factory.build(request, compiled=compiled, analytic=True)
@@ -111,7 +111,7 @@ def test_flex_attention_under_an_analytic_mask_equals_float64_attention(window: 
         for num, heads in ((num_queries, 8), (num_keys, 2), (num_keys, 2))
     )
     upstream = torch.randn(num_queries, 8, 64, device=DEVICE)
-    mask = MaskFactory(is_cuda=True, on_compile=print).build(request, compiled=False, analytic=True)
+    mask = MaskFactory(is_cuda=True).build(request, compiled=False, analytic=True)
 
     out = attend(query, key, value, mask)
     out.backward(upstream)

@@ -1,4 +1,4 @@
-"""Each planted fault does what its bug did, in every run alike, and the sanity guard sees it."""
+"""Each planted bug does what it did, in every run alike, and the sanity guard sees it; faults are found by name."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from pipeline.faults import (
     find_fault,
     make_async_metrics,
     make_pack,
+    planted_toggles,
 )
 from pipeline.model.taps import pack
 from pipeline.toggles import REGISTRY
@@ -137,6 +138,21 @@ def test_faults_are_found_by_name_and_explain_themselves() -> None:
     assert all(text and "\n" not in text for text in FAULTS.values())
     with pytest.raises(UnknownNameError, match="did you mean 'pack-unordered'"):
         find_fault("pack-unorderd", ASYNC)
+
+
+@pytest.mark.parametrize(("fault", "expected"), [("brake", {"brake": 0}), ("brake=170", {"brake": 170}), ("none", {})])
+def test_a_brake_is_a_hidden_toggle_with_the_value_that_the_run_begins_with(
+    fault: str, expected: dict[str, int]
+) -> None:
+    assert expected == planted_toggles(find_fault(fault, ASYNC))
+
+
+@pytest.mark.parametrize("fault", ["brake=901", "brake=-1", "brake=fast", "brake="])
+def test_a_brake_that_cannot_be_is_refused(fault: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        find_fault(fault, ASYNC)
+
+    assert "0..900" == refusal.value.allowed
 
 
 def test_a_fault_that_would_not_show_is_refused() -> None:

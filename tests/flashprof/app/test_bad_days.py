@@ -13,8 +13,8 @@ import foreign_trainer
 import pytest
 from fake_world import FakeProgress
 
-from flashprof.app.measure import Ports
 from flashprof.app.run import run
+from flashprof.app.session import Ports
 from flashprof.app.wiring import wire
 from flashprof.contracts.experiment import Experiment, Output, Sampling, SubjectKind, SubjectSpec, WindowPlan
 from flashprof.contracts.outcome import Outcome

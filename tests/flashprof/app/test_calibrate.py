@@ -17,8 +17,9 @@ from filelock import FileLock
 from flashprof.app.calibrate import Calibrated, CalibrateRequest, calibrate, plan
 from flashprof.app.calibration_data import read_launches, recorded_judge
 from flashprof.app.hot import HotPlan
-from flashprof.app.measure import Ports, Schedule, record
+from flashprof.app.measure import Schedule, record
 from flashprof.app.progress import Progress
+from flashprof.app.session import Ports
 from flashprof.contracts.errors import SubjectError, UsageError
 from flashprof.contracts.experiment import Experiment, SubjectSpec, WindowPlan
 from flashprof.contracts.machine import MachineReading
@@ -217,6 +218,7 @@ def test_a_launch_that_was_cut_off_gives_its_blocks(lab: Lab) -> None:
     (launches / "launch-02" / "manifest.json").unlink()
     (launches / "launch-02" / "summary.json").unlink()
     (launches / "launch-02").rename(launches / ".launch-02.part")
+    (launches / "notes of mine").mkdir()
 
     done = lab.calibrate(num_launches=1)
 

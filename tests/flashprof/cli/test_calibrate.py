@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from flashprof.app.measure import Ports, Schedule
+from flashprof.app.measure import Schedule
 from flashprof.app.progress import Progress
+from flashprof.app.session import Ports
 from flashprof.cli.main import flashprof
 from flashprof.contracts.errors import FlashProfError, SubjectError, UsageError
 from flashprof.contracts.experiment import Experiment

@@ -12,8 +12,8 @@ import pytest
 import study_results
 from click.testing import CliRunner, Result
 
-from flashprof.app.measure import Ports
 from flashprof.app.progress import Progress
+from flashprof.app.session import Ports
 from flashprof.cli.main import flashprof
 from flashprof.contracts.comparison import DecisionRule, StudyResult
 from flashprof.contracts.study import CompareRequest, MethodChoice

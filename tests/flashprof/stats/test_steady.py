@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from flashprof.stats.steady import find_steady
+from flashprof.stats.steady import find_steady, judge_steady
 
 Levels = NDArray[np.float64]
 NUM_SERIES = 200
 STEP_S = 0.1
 POLL_S = 0.5
+SECOND_NS = 1_000_000_000
 
 
 def series(levels: Levels, rng: np.random.Generator) -> tuple[list[int], list[int]]:
@@ -101,11 +102,100 @@ def test_scattered_hiccups_do_not_keep_it_from_settling() -> None:
     assert sum(answer is not None and answer[1] * STEP_S <= 15 for answer in found) >= 0.95 * NUM_SERIES
 
 
-def test_few_slow_steps_are_enough_where_they_last_ten_seconds() -> None:
-    ends_ns = [step * 3_000_000_000 for step in range(9)]
+def ends_of(*stretches: tuple[int, float]) -> list[int]:
+    """Ends in ns of steps: a number of them, and the length of each in seconds."""
+    return [round(end * SECOND_NS) for end in np.cumsum([length for num, length in stretches for _ in range(num)])]
 
-    assert find_steady(ends_ns, [1000] * 9) == 1
-    assert find_steady(ends_ns[:8], [1000] * 8) is None
+
+def pausing(every: int) -> Levels:
+    levels = np.ones(600)
+    levels[every // 2 :: every] = 18
+    return levels
+
+
+@pytest.mark.parametrize("every", [10, 20])
+def test_pauses_that_come_back_for_ever_are_part_of_the_steady_state(every: int) -> None:
+    rng = np.random.default_rng(7)
+    found = [ask_while_running(pausing(every), rng) for _ in range(NUM_SERIES // 4)]
+
+    assert all(answer is not None for answer in found)
+
+
+def test_pauses_that_are_part_of_it_are_told() -> None:
+    ends_ns = ends_of((1, 9.0), *[(9, 0.3), (1, 1.8)] * 12)
+
+    judged = judge_steady(ends_ns, [1000] * len(ends_ns))
+
+    assert judged.index == 1
+    assert judged.reason == "pauses of 1.8 s every 4.5 s are part of it"
+
+
+def test_pauses_that_have_stopped_are_cut_off() -> None:
+    rng = np.random.default_rng(9)
+    levels = np.concatenate([pausing(20)[:200], flat(400)])
+    found = [find_steady(*series(levels, rng)) for _ in range(NUM_SERIES)]
+    settled = [steady for steady in found if steady is not None]
+
+    assert len(settled) >= 0.6 * NUM_SERIES
+    assert all(steady > 190 for steady in settled)
+
+
+def compile_storm(rng: np.random.Generator) -> Levels:
+    """Eight shapes, some of them rare, each compiled when it first comes up."""
+    shapes = rng.choice(8, 500, p=[0.4, 0.25, 0.15, 0.08, 0.05, 0.03, 0.02, 0.02])
+    levels = flat()
+    levels[[int(np.flatnonzero(shapes == shape)[0]) for shape in np.unique(shapes)]] = rng.uniform(30, 60)
+    return levels
+
+
+def test_compilations_one_by_one_are_rarely_taken_for_part_of_it() -> None:
+    rng = np.random.default_rng(10)
+    wrong = 0
+    for _ in range(NUM_SERIES // 2):
+        levels = compile_storm(rng)
+        answer = ask_while_running(levels, rng)
+        wrong += answer is not None and bool((levels[answer[0] : answer[1]] > 20).any())
+
+    assert wrong <= 0.03 * NUM_SERIES / 2
+
+
+def test_few_slow_steps_are_enough_where_they_last_ten_seconds() -> None:
+    rng = np.random.default_rng(11)
+    ends_ns = [round(end * SECOND_NS) for end in np.cumsum(3 * np.exp(rng.normal(0, 0.08, 40)))]
+    first = next(count for count in range(40) if find_steady(ends_ns[:count], [1000] * count) is not None)
+
+    assert 9 <= first <= 14
+
+
+def test_five_slow_steps_are_enough_where_they_are_regular() -> None:
+    ends_ns = [step * 7 * SECOND_NS for step in range(6)]
+
+    assert find_steady(ends_ns, [1000] * 6) == 1
+    assert find_steady(ends_ns[:5], [1000] * 5) is None
+
+
+def test_five_slow_steps_that_still_get_faster_are_not() -> None:
+    ends_ns = [round(end) for end in np.cumsum(7 * SECOND_NS * np.array([1, 1.02, 1.01, 1.0, 0.99, 0.98]))]
+
+    assert "tok/s still rises" in judge_steady(ends_ns, [1000] * 6).reason
+
+
+@pytest.mark.parametrize(
+    ("stretches", "reason"),
+    [
+        ([(3, 0.3)], "1 s of steps are too few to judge"),
+        ([(30, 0.3), (1, 9.1), (5, 0.3)], "a pause of 9.1 s ended 1.5 s ago"),
+        ([(60, 0.3), (20, 0.4)], "tok/s changed by -25% as late as 8 s ago"),
+        ([(1, 0.3), *((1, 0.36 - 0.0004 * at) for at in range(20))], "tok/s still rises: by 1.4% over the last 4 s"),
+    ],
+)
+def test_what_keeps_it_from_settling_is_told(stretches: list[tuple[int, float]], reason: str) -> None:
+    ends_ns = ends_of(*stretches)
+
+    judged = judge_steady(ends_ns, [1000] * len(ends_ns))
+
+    assert judged.index is None
+    assert reason in judged.reason
 
 
 @pytest.mark.parametrize("num_steps", [0, 1, 2])

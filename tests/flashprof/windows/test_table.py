@@ -33,6 +33,20 @@ def with_window(log: EventLog, label: str, start_ns: int, end_ns: int | None, ki
     return log
 
 
+def with_switch(log: EventLog, label: str, at_ns: int, *, settle_steps: int = 1, window_tokens: int = 10) -> EventLog:
+    detail = {
+        "arm": label.partition(" ")[2],
+        "block": 3,
+        "position": 0,
+        "order": "AB",
+        "label": label,
+        "settle_steps": settle_steps,
+        "window_tokens": window_tokens,
+    }
+    log.acks.append(Ack(len(log.acks) + 1, "set_toggles", 0, at_ns, detail))
+    return log
+
+
 def rows(log: EventLog, *others: EventLog, steady_ns: int | None = None) -> list[tuple[str, int, int, int]]:
     table = build_windows([log, *others], steady_ns=steady_ns)
     return [(window.label, window.start_ns, window.end_ns, window.num_tokens) for window in table]
@@ -110,6 +124,29 @@ def test_nothing_trained_means_no_rows() -> None:
     assert build_windows([make_log()], steady_ns=None) == ()
 
 
+def test_hot_windows_are_measure_rows_with_their_settle_steps_between() -> None:
+    log = with_steps(make_log(), [100, 200, 300, 400, 500, 600, 700])
+    with_switch(with_switch(log, "3.1 base", 150), "3.2 candidate", 450)
+    table = build_windows([log], steady_ns=100)
+
+    assert rows(log, steady_ns=100) == [
+        ("warmup", 0, 100, 10),
+        ("between-1", 100, 200, 10),
+        ("3.1 base", 200, 300, 10),
+        ("between-2", 300, 500, 20),
+        ("3.2 candidate", 500, 600, 10),
+        ("between-3", 600, 700, 10),
+    ]
+    assert [WindowKind.MEASURE] * 2 == [row.kind for row in table if row.label.startswith("3.")]
+
+
+def test_a_switch_within_a_plain_window_makes_no_second_row_of_it() -> None:
+    log = with_window(with_steps(make_log(), [100, 200, 300, 400, 500]), "m1", 100, 500)
+    with_switch(log, "3.1 base", 150)
+
+    assert [row[0] for row in rows(log)] == ["warmup", "m1"]
+
+
 times_ns = st.integers(min_value=-200, max_value=1_000)
 
 
@@ -119,9 +156,16 @@ times_ns = st.integers(min_value=-200, max_value=1_000)
     edges=st.lists(times_ns, max_size=12).map(sorted),
     steady_ns=st.none() | times_ns,
     cut_off=st.booleans(),
+    switches=st.lists(st.tuples(times_ns, st.integers(0, 3), st.integers(0, 40)), max_size=8).map(sorted),
 )
 def test_rows_partition_time_and_conserve_tokens(
-    starts: list[int], steps: list[list[int]], edges: list[int], steady_ns: int | None, cut_off: bool
+    starts: list[int],
+    steps: list[list[int]],
+    *,
+    edges: list[int],
+    steady_ns: int | None,
+    cut_off: bool,
+    switches: list[tuple[int, int, int]],
 ) -> None:
     logs = [
         with_steps(make_log(rank=rank, start_ns=starts[rank % len(starts)]), ends_ns)
@@ -130,6 +174,9 @@ def test_rows_partition_time_and_conserve_tokens(
     for index, (start_ns, end_ns) in enumerate(zip(edges[::2], edges[1::2], strict=False)):
         last = index == len(edges) // 2 - 1
         with_window(logs[0], f"m{index}", start_ns, None if last and cut_off else end_ns)
+    for index, (at_ns, settle_steps, window_tokens) in enumerate(switches):
+        label = f"3.{index + 1} candidate"
+        with_switch(logs[0], label, at_ns, settle_steps=settle_steps, window_tokens=window_tokens)
 
     table = build_windows(logs, steady_ns=steady_ns)
 

@@ -137,6 +137,7 @@ TRAIN = {
     "--accumulate 0": "--accumulate",
     "--fault nope": "allowed: none, metrics-unordered",
     "--fault metrics-unordered": "--toggles async-metrics",
+    "--fault brake=901": "0..900",
     "--checkpoints notes.txt": "is a file",
     "--checkpoints notes.txt/run": "--checkpoints: cannot write there",
     "--checkpoints run": "--resume auto to continue it",

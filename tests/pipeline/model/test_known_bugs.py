@@ -94,7 +94,7 @@ MASK_BUGS = [
 )
 def test_what_a_query_sees(mutant: str, kind: str, check: Callable[[Seen], bool], analytic: bool) -> None:
     layout = (ANCHORS, DOCUMENTS, BLOCK, SLIDES[kind])
-    mask = MaskFactory(is_cuda=False, on_compile=print).build(mask_request(*layout), compiled=False, analytic=analytic)
+    mask = MaskFactory(is_cuda=False).build(mask_request(*layout), compiled=False, analytic=analytic)
     assert isinstance(mask, Tensor)
 
     assert check(seen_pairs(mask))
@@ -164,7 +164,7 @@ def needs_few_blocks(sample: Sampler) -> bool:
     """One document of 4,096 tokens: eight blocks of 128 queries, whose anchors end 512 tokens apart if sorted."""
     anchors = sample(torch.ones(4096, dtype=torch.bool), 64, torch.Generator().manual_seed(0))
     request = mask_request(anchors.position_A.tolist(), [0] * 4096, 16, None)
-    mask = MaskFactory(is_cuda=True, on_compile=print).build(request, compiled=False, analytic=True)
+    mask = MaskFactory(is_cuda=True).build(request, compiled=False, analytic=True)
     assert isinstance(mask, BlockMask)
     assert mask.full_kv_num_blocks is not None
     # Half of 8 × 32 context blocks and the eight own ones; unsorted, nearly every query block reads all of the row.
@@ -199,10 +199,7 @@ def test_4_one_mask_serves_all_heads() -> None:
 
     request = mask_request(ANCHORS, DOCUMENTS, BLOCK, None)
     tables = mask_tables(request.anchor_A, request.document_T, block_size=BLOCK, window=None)
-    ours = [
-        MaskFactory(is_cuda=True, on_compile=print).build(request, compiled=False, analytic=analytic)
-        for analytic in (False, True)
-    ]
+    ours = [MaskFactory(is_cuda=True).build(request, compiled=False, analytic=analytic) for analytic in (False, True)]
     buggy = create_block_mask(mask_rule(tables), 1, 8, *ours[0].shape[-2:], device="cpu")
 
     assert all(needs_one_table(mask) for mask in ours if isinstance(mask, BlockMask))

@@ -14,8 +14,11 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
 from pipeline.model.anchors import document_ids
+from pipeline.model.mask_analytic import analytic_block_tables, interval_mask
+from pipeline.model.mask_evaluated import additive_mask_of, block_occupancy_of
 from pipeline.model.mask_rule import MaskRequest
 from pipeline.model.masks import MaskFactory
+from pipeline.train.evidence import compilations
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="needs a C++ compiler; try: apt-get install g++"
@@ -26,13 +29,13 @@ Layout = tuple[list[int], list[int], int, int | None]
 
 
 def build(request: MaskRequest, *, analytic: bool) -> Tensor:
-    mask = MaskFactory(is_cuda=False, on_compile=print).build(request, compiled=False, analytic=analytic)
+    mask = MaskFactory(is_cuda=False).build(request, compiled=False, analytic=analytic)
     assert isinstance(mask, Tensor)
     return mask
 
 
 def build_blocks(request: MaskRequest, *, analytic: bool) -> BlockMask:
-    mask = MaskFactory(is_cuda=True, on_compile=print).build(request, compiled=False, analytic=analytic)
+    mask = MaskFactory(is_cuda=True).build(request, compiled=False, analytic=analytic)
     assert isinstance(mask, BlockMask)
     return mask
 
@@ -153,18 +156,19 @@ def test_inside_its_blocks_the_rule_decides(analytic: bool) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("is_cuda", [False, True])
 def test_compiled_ways_equal_the_eager_ones_and_compile_once_for_all_shapes(is_cuda: bool) -> None:
-    # What an earlier test compiled would not be compiled here, and not reported.
+    # What an earlier test compiled would not be compiled here.
     torch.compiler.reset()
-    compiles: list[tuple[str, float]] = []
-    factory = MaskFactory(is_cuda=is_cuda, on_compile=lambda what, seconds: compiles.append((what, seconds)))
+    before = list(compilations())
+    factory = MaskFactory(is_cuda=is_cuda)
 
     for request in big_requests():
         expected = factory.build(request, compiled=False, analytic=False)
         for analytic in (False, True):
             assert same(expected, factory.build(request, compiled=True, analytic=analytic))
 
-    assert ["mask builder", "analytic mask builder"] == [what for what, _ in compiles]
-    assert all(seconds > 0 for _, seconds in compiles)
+    functions = [block_occupancy_of, analytic_block_tables] if is_cuda else [additive_mask_of, interval_mask]
+    new = [item for item in compilations() if all(item is not old for old in before)]
+    assert [function.__name__ for function in functions] == [item.co_name for item in new]
 
 
 def big_requests() -> list[MaskRequest]:

@@ -19,6 +19,7 @@ from flashprof.contracts.control import CommandName, CommandWriter
 from flashprof.contracts.errors import SubjectError
 from flashprof.contracts.events import EventLog, decode
 from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import connect
 from pipeline.config import HostPlace, TrainConfig
 from pipeline.data.batches import BatchPlan, batches_from
@@ -142,6 +143,7 @@ def build(dataset: datasets.Dataset, tmp_path: Path) -> Build:
         start_step: int = 0,
         accumulate: int = 1,
         host: HostPlace | None = None,
+        planted: ToggleValues | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> Stage:
         config = make_config(
@@ -152,6 +154,7 @@ def build(dataset: datasets.Dataset, tmp_path: Path) -> Build:
             accumulate=accumulate,
             host=host or HostPlace(),
         )
+        config = replace(config, toggles=config.toggles | (planted or {}))
         pairs = [CONTEXT.Pipe() for _ in range(config.topology.num_targets)]
         status, drafter = CONTEXT.Pipe()
         order_reader, orders = CONTEXT.Pipe(duplex=False)
@@ -324,6 +327,33 @@ def test_toggles_that_cannot_be_set_are_left_out_with_the_reason(build: Build) -
     assert {"label": "a", "kind": "measure"} == second
     # Targets are told with their work; the first item was made before the command was read.
     assert [True] * 3 == [item.early_exit for item in stage.items[1:]]
+
+
+def test_an_acknowledged_switch_repeats_what_the_command_said_of_its_block(build: Build) -> None:
+    stage = build(num_steps=2)
+    place = {"arm": "base", "block": 3, "position": 1, "order": "ABBA", "window_tokens": 90_000, "label": "b3-1"}
+    stage.control.send(CommandName.SET_TOGGLES, values={"swa": True, "warmup": True}, **place)
+
+    stage.run()
+    (order,) = stage.received_orders()
+    (command,) = order.commands
+
+    assert {**place, "values": {"swa": True}, "refused": {"warmup": "cold: it needs a new start"}} == command.detail
+
+
+@pytest.mark.parametrize("is_planted", [True, False])
+def test_only_a_run_with_the_planted_brake_obeys_it(build: Build, *, is_planted: bool) -> None:
+    stage = build(num_steps=2, planted={"brake": 0} if is_planted else {})
+    stage.control.send(CommandName.SET_TOGGLES, values={"brake": 50})
+
+    stage.run()
+    (order,) = stage.received_orders()
+    detail = order.commands[0].detail
+
+    assert (({"brake": 50}, {}) if is_planted else ({}, {"brake": "no such toggle"})) == (
+        detail["values"],
+        detail["refused"],
+    )
 
 
 @pytest.mark.parametrize("value", [True, False])

@@ -1,0 +1,222 @@
+"""
+`flashprof compare` without its command line: one question, one study folder, one answer.
+
+    question → study folder (resumed or new) → measure what the course wants, until it has an answer → results
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from flashprof.app.cells import known_before_launch, survey
+from flashprof.app.course import Course
+from flashprof.app.earlier import Earlier, find_earlier
+from flashprof.app.existing import compare_runs
+from flashprof.app.findings import add_phases, machine_notes, read_hot_launches
+from flashprof.app.launches import StudyLaunches, sites_of
+from flashprof.app.progress import Progress
+from flashprof.app.session import Ports
+from flashprof.contracts.calibration import Calibration
+from flashprof.contracts.cell import Cell
+from flashprof.contracts.comparison import Block, Method, StudyResult, Verdict
+from flashprof.contracts.experiment import Experiment, Output
+from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.study import ArmSpec, CompareRequest
+from flashprof.decide.actions import Finish, LaunchCold, MeasureHot
+from flashprof.decide.observations import HotBlock
+from flashprof.decide.plan import Costs, Noise, StudyPlan, estimate
+from flashprof.decide.study import replay
+from flashprof.report.compare_console import render_study
+from flashprof.report.compare_markdown import render_study_markdown
+from flashprof.report.compare_sentences import change, span
+from flashprof.store.calibration_file import find_calibration
+from flashprof.store.study_folder import Question, StudyFolder, open_study, study_id
+from flashprof.store.study_result import study_to_json
+
+__all__ = ["compare", "compare_runs", "plan"]
+
+PLAIN_WIDTH = 100
+HOT_BLOCK_STEPS = 32
+"""Four windows of four steps, and as many again that are dropped or pass while FlashProf looks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """All that is known before anything starts."""
+
+    question: Question
+    plan: StudyPlan
+    cell: Cell
+    """Of the base."""
+    earlier: Earlier | None
+    calibration: Calibration | None
+
+
+def plan(request: CompareRequest, ports: Ports) -> Sequence[str]:
+    """What would be launched and what it costs, as lines; starts nothing, and counts what earlier calls measured."""
+    known = _survey(request, ports)
+    folder = StudyFolder(request.reports / study_id(known.question))
+    state = replay(known.plan, () if request.fresh else folder.observations())
+    reused = {method: len(state.blocks(method)) for method in (Method.HOT, Method.COLD)}
+    costs, noise = _costs(request, known.earlier), _noise(known.calibration)
+    told = estimate(known.plan, costs, noise, reused=reused, spent_s=state.spent_s)
+    return (*told.lines, f"folder    {folder.path}")
+
+
+def compare(request: CompareRequest, ports: Ports, progress: Progress) -> StudyResult:
+    """
+    Measure both arms until the answer is clear or the budget spent; a second call goes on where one stopped.
+
+    Raises:
+        UsageError: The subject refuses what is asked of it, or another FlashProf works on the same question.
+        ToolError: The disk is full; what was measured is kept.
+    """
+    known = _survey(request, ports)
+    kept = asdict(known.plan)
+    with open_study(request.reports, known.question, plan=kept, fresh=request.fresh) as folder:
+        course = Course(folder, known.plan)
+        course.begin_call(request.windows.num_measure)
+        launches = StudyLaunches(request=request, ports=ports, progress=progress, folder=folder.launches)
+        while not isinstance(action := course.next(), Finish):
+            _perform(action, course, launches, progress)
+        progress.stage("comparing")
+        result = _result(action, course, known)
+        return _publish(folder, result)
+
+
+def _perform(action: MeasureHot | LaunchCold, course: Course, launches: StudyLaunches, progress: Progress) -> None:
+    if isinstance(action, LaunchCold):
+        progress.note(f"launching the {action.arm} of pair {action.block}{_so_far(course, Method.COLD)}")
+        course.learn(launches.cold(action))
+        return
+
+    def on_block(block: Block, launch_s: float) -> bool:
+        course.learn(HotBlock(block=block, launch_s=launch_s))
+        progress.stage(f"block {block.number + 1}{_so_far(course, Method.HOT)}")
+        return isinstance(course.next(), MeasureHot)
+
+    course.learn(launches.hot(action, num_windows=course.state.plan.num_windows, on_block=on_block))
+
+
+def _so_far(course: Course, method: Method) -> str:
+    if len(course.state.blocks(method)) < 2:
+        return ""
+    effect = course.judged(method).effect
+    return f"; so far {change(effect.estimate)} % ({span(effect, course.state.plan.rule.tolerance)})"
+
+
+def _survey(request: CompareRequest, ports: Ports) -> _Known:
+    base, candidate = (_known_facts(request, ports, arm) for arm in (request.base, request.candidate))
+    host = base.facts.get("machine.host", "this machine")
+    return _Known(
+        question=Question(
+            base=base.facts,
+            candidate=candidate.facts,
+            method=str(request.method),
+            seed=request.subject.seed,
+            settings=_settings(request),
+        ),
+        plan=StudyPlan(
+            base=request.base.expression,
+            candidate=request.candidate.expression,
+            method=request.method,
+            cold_toggles=request.cold_toggles,
+            confirmed=(Verdict.REGRESSION,) if request.confirm else (),
+            rule=request.rule,
+            seed=request.subject.seed,
+            sites=sites_of(request, host),
+        ),
+        cell=base,
+        earlier=find_earlier(request.reports, base),
+        calibration=find_calibration(request.reports, base),
+    )
+
+
+def _known_facts(request: CompareRequest, ports: Ports, arm: ArmSpec) -> Cell:
+    experiment = Experiment(
+        subject=request.subject, windows=request.windows, output=Output(reports=request.reports, run_id="compare")
+    )
+    cell = known_before_launch(experiment, survey(experiment, ports.env, ports.cwd)).without("toggles")
+    words = {True: "on", False: "off"}
+    toggles = {
+        f"toggles.{name}": words[value] if isinstance(value, bool) else str(value) for name, value in arm.values.items()
+    }
+    return Cell({**cell.facts, **toggles})
+
+
+def _settings(request: CompareRequest) -> Mapping[str, str]:
+    """What makes blocks alike; how long to wait for what does not."""
+    windows = request.windows
+    sites = " ".join(",".join(map(str, numbers)) for numbers in request.gpu_sets)
+    return {"num_measure": str(windows.num_measure), "measure_s": f"{windows.measure_s:g}", "gpu_sets": sites}
+
+
+def _costs(request: CompareRequest, earlier: Earlier | None) -> Costs:
+    windows = request.windows
+    cold_windows_s = windows.num_measure * windows.measure_s
+    if earlier is None or earlier.startup_s is None or earlier.warmup_s is None:
+        return Costs(cold_windows_s=cold_windows_s)
+    block_s = Costs().hot_block_s if earlier.step_s is None else HOT_BLOCK_STEPS * earlier.step_s
+    return Costs(
+        startup_s=earlier.startup_s,
+        warmup_s=earlier.warmup_s,
+        hot_block_s=block_s,
+        cold_windows_s=cold_windows_s,
+        source=f"{earlier.num_runs} earlier run{'s' if earlier.num_runs > 1 else ''} of this cell",
+    )
+
+
+def _noise(calibration: Calibration | None) -> Noise:
+    if calibration is None:
+        return Noise()
+    block_sd = {Method.HOT: calibration.noise.block.sd}
+    if calibration.launch_sd is not None:
+        block_sd[Method.COLD] = calibration.launch_sd.sd * 2**0.5
+    return Noise(block_sd=block_sd, source=f"flashprof calibrate, {calibration.date}")
+
+
+def _result(finish: Finish, course: Course, known: _Known) -> StudyResult:
+    folder = course.folder
+    state = course.state
+    is_interrupted = any(
+        failure.outcome is Outcome.INTERRUPTED for failure in state.failures[state.num_earlier_failures :]
+    )
+    hot = read_hot_launches(course.blocks, folder.launches)
+    return StudyResult(
+        study=folder.name,
+        base=known.plan.base,
+        candidate=known.plan.candidate,
+        cell=_cell(known.cell),
+        verdict=finish.verdict,
+        standing=finish.standing,
+        comparisons=add_phases(finish.comparisons, course.blocks, hot, folder.launches),
+        spent_s=finish.spent_s,
+        num_reused=finish.num_reused,
+        blocks=course.blocks,
+        is_interrupted=is_interrupted,
+        failures=finish.failures,
+        notes=(*finish.notes, *machine_notes(hot)),
+        paths=(("study", str(folder.path)), ("report", str(folder.path / "report.md"))),
+    )
+
+
+def _cell(cell: Cell) -> dict[str, str]:
+    facts = cell.facts
+    named = {
+        "preset": facts.get("workload.preset", ""),
+        "topology": facts.get("topology", ""),
+        "seed": facts.get("workload.seed", ""),
+        "machine": f"{facts.get('machine.host', 'unknown host')}, {facts.get('machine.num_cores', '?')} cores",
+    }
+    return {name: text for name, text in named.items() if text}
+
+
+def _publish(folder: StudyFolder, result: StudyResult) -> StudyResult:
+    folder.write_text("comparison.json", study_to_json(result))
+    folder.write_text("report.md", render_study_markdown(result))
+    folder.write_text("report.txt", render_study(result, color=False, width=PLAIN_WIDTH))
+    verdict = {"verdict": result.verdict, "standing": result.standing, "comparison": "comparison.json"}
+    folder.write_text("verdict.json", json.dumps(verdict, indent=2) + "\n")
+    return result

@@ -1,0 +1,109 @@
+"""The course of a study: its journal, the state that the journal gives, and what a killed call left behind."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from flashprof.app.hot import hot_results
+from flashprof.app.judging import MachineJudge
+from flashprof.app.launches import cold_observation
+from flashprof.contracts.comparison import Block, Comparison, DecisionRule, Method
+from flashprof.contracts.errors import FormatError
+from flashprof.contracts.events import EventLog
+from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.results import WindowKind
+from flashprof.decide.actions import Action, LaunchCold
+from flashprof.decide.observations import CallBegan, ColdFailed, HotBlock, Observation, cut_off
+from flashprof.decide.plan import StudyPlan
+from flashprof.decide.study import StudyState, next_action, observe, replay
+from flashprof.stats.compare import compare_blocks
+from flashprof.store.run_folder import read_manifest
+from flashprof.store.study_folder import CutOffLaunch, StudyFolder
+from flashprof.store.tail import read_event_logs
+from flashprof.windows.table import build_windows
+
+
+class Course:
+    """Learns facts, each written down before it counts, and says what to do next."""
+
+    def __init__(self, folder: StudyFolder, plan: StudyPlan) -> None:
+        self.folder = folder
+        self.state: StudyState = replay(plan, folder.observations())
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All complete ones, hot ones first."""
+        return (*self.state.hot_blocks, *self.state.cold_blocks)
+
+    def learn(self, observation: Observation) -> None:
+        """Write one fact down, then act on it."""
+        self.folder.append(observation)
+        self.state = observe(self.state, observation)
+
+    def next(self) -> Action:
+        """What to do now."""
+        return next_action(self.state, _judge)
+
+    def judged(self, method: Method) -> Comparison:
+        """What the blocks of one method say so far."""
+        return _judge(self.state.blocks(method), self.state.plan.rule, self.state.spent_s)
+
+    def begin_call(self, num_measure: int) -> None:
+        """
+        Take up what earlier calls have left: what killed launches had completed counts.
+
+        Args:
+            num_measure: Measure windows of a cold launch; one that has them all is complete, however it ended.
+        """
+        for launch in self.folder.cut_off_launches():
+            with contextlib.suppress(FormatError):
+                # A folder that is none of ours is left alone.
+                self._salvage(launch, num_measure)
+        self.learn(CallBegan())
+
+    def _salvage(self, launch: CutOffLaunch, num_measure: int) -> None:
+        logs = read_event_logs(launch.path / "events")
+        end = cut_off(launch.run_id, length_s=_length_s(logs))
+        judge = MachineJudge(launch.path / "counters.jsonl")
+        if isinstance(end, ColdFailed):
+            self._salvage_cold(launch, end, logs, judge, num_measure)
+            return
+        known = {block.number for block in self.state.hot_blocks}
+        site = self.state.plan.site(int(launch.run_id.rpartition("-")[2]))
+        for block in hot_results(logs, launch=launch.run_id, site=site, judge=judge)[1]:
+            if block.number not in known:
+                self.learn(HotBlock(block=block, launch_s=end.length_s))
+        self.learn(end)
+
+    def _salvage_cold(
+        self, launch: CutOffLaunch, end: ColdFailed, logs: Sequence[EventLog], judge: MachineJudge, num_measure: int
+    ) -> None:
+        windows = [window for window in build_windows(logs, steady_ns=None) if window.kind is WindowKind.MEASURE]
+        outcome = end.outcome
+        if launch.is_published:
+            outcome = Outcome(read_manifest(launch.path)["outcome"])
+        elif len(windows) >= num_measure:
+            outcome = Outcome.COMPLETED
+        action = LaunchCold(arm=end.arm, block=end.block, attempt=1, site=self.state.plan.site(end.block))
+        self.learn(
+            cold_observation(
+                action,
+                windows,
+                run_id=launch.run_id,
+                outcome=outcome,
+                reason=end.reason,
+                length_s=end.length_s,
+                judge=judge,
+            )
+        )
+
+
+def _judge(blocks: Sequence[Block], rule: DecisionRule, spent_s: float) -> Comparison:
+    return compare_blocks(blocks, rule, spent_s=spent_s)
+
+
+def _length_s(logs: Sequence[EventLog]) -> float:
+    """From the launch to the last step of any process."""
+    ends_ns = [step.end_ns for log in logs for step in log.steps]
+    return (max(ends_ns) - min(log.header.monotonic_ns for log in logs)) / 1e9 if ends_ns else 0.0

@@ -1,0 +1,320 @@
+"""
+A hot comparison: one launch whose toggles are switched at step boundaries, window by window, block by block.
+
+    warm up each arm → for each block: switch, drop the settle steps, window; … → the block's difference → go on?
+
+All is told by events: a switch's acknowledgement carries how its window is cut, so that `hot_results` finds the same
+blocks again in the events of a launch that was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from flashprof.app.measure import Schedule
+from flashprof.app.session import Session
+from flashprof.contracts.comparison import Arm, ArmWindow, Block
+from flashprof.contracts.control import CommandName
+from flashprof.contracts.errors import SubjectError, UsageError
+from flashprof.contracts.events import Ack, EventLog
+from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.toggles import ToggleValues
+from flashprof.stats.composition import adjusted_log_rates, fit_step_cost, log_excess
+from flashprof.stats.settle import find_settle_steps
+from flashprof.stats.steady import find_steady
+from flashprof.windows.switches import (
+    WARMUP_BLOCK,
+    HotWindow,
+    Judge,
+    Switch,
+    arm_window,
+    blocks_of,
+    cut_window,
+    cut_windows,
+    find_switch,
+    find_switches,
+    joint_steps,
+    switch_detail,
+    undisturbed,
+)
+
+ARMS = {"A": Arm.BASE, "B": Arm.CANDIDATE}
+MODEL_WINDOWS = 256
+"""
+What batches cost is fitted on so many latest windows: 1,024 steps give the cost of a token to 0.5 %, in 4 ms a block
+however long it goes on.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HotPlan:
+    """How a launch is cut into hot blocks."""
+
+    window_tokens: int | None = None
+    """Tokens of all ranks in a window; None for as many as `window_steps` steps hold."""
+    window_steps: int = 4
+    min_settle_steps: int = 2
+    """
+    Dropped after each switch whatever the steps say; at least as many as the subject holds queued, since old work
+    that differs by less than the noise is not seen, and would give the other arm's speed to a window.
+    """
+    max_settle_steps: int = 12
+    """Dropped after a switch to the other arm until it is known how many are needed, and the most that ever are."""
+    num_pilot_blocks: int = 3
+    """Blocks that are measured before it is asked how many are needed; they count like the others, and have 7 changes
+    of arm on average."""
+    window_timeout_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if not 1 <= self.min_settle_steps <= self.max_settle_steps:
+            raise UsageError(
+                "settle steps are out of range",
+                offered=f"{self.min_settle_steps} to {self.max_settle_steps}",
+                allowed="1 or more, the least not above the most",
+            )
+        if self.window_steps < 1 or (self.window_tokens is not None and self.window_tokens < 1):
+            raise UsageError(
+                "a window holds no tokens",
+                offered=f"{self.window_tokens} tokens, {self.window_steps} steps",
+                allowed="1 or more",
+            )
+
+
+def hot_blocks(
+    plan: HotPlan,
+    arms: Mapping[Arm, ToggleValues],
+    orders: Callable[[int], str],
+    *,
+    first_block: int,
+    on_block: Callable[[Block], bool],
+    site: str = "",
+    judge: Judge = undisturbed,
+) -> Schedule:
+    """
+    A schedule that measures blocks until it is told to stop.
+
+    Args:
+        plan: How they are cut.
+        arms: What is set for each arm: hot toggles only, those that differ.
+        orders: Block number → `ABBA`, `BAAB`, …; A is the base.
+        first_block: Number of the first block; a resumed study goes on counting.
+        on_block: Takes each block when it is complete; returns whether to go on.
+        site: Host and GPU set, for the block.
+        judge: Names what disturbed the machine between two moments.
+
+    Returns:
+        The schedule. It raises a `UsageError` where the subject refuses a toggle, and a `SubjectError` where it does
+        not take part.
+    """
+
+    def run(session: Session) -> None:
+        launch = _HotLaunch(session, plan, arms)
+        launch.warm_up()
+        number = first_block
+        while on_block(launch.measure_block(number, orders(number), site, judge)):
+            if number == first_block + plan.num_pilot_blocks - 1:
+                launch.settle_from_now_on()
+            number += 1
+
+    return run
+
+
+def hot_results(
+    logs: Sequence[EventLog], *, launch: str, site: str = "", judge: Judge = undisturbed
+) -> tuple[tuple[ArmWindow, ...], tuple[Block, ...]]:
+    """
+    Complete windows and blocks of a launch from its events, however it ended.
+
+    Each block's windows are adjusted by what was known when it ended, so that the same blocks come out as live. The
+    windows of a block that was cut off are there too.
+    """
+    cut, warm = cut_windows(logs), _warm_stretches(logs)
+    numbers = sorted({window.switch.block for window in cut})
+    windows: list[ArmWindow] = []
+    for number in numbers:
+        windows += _windows_of_last_block(_until_block(cut, number), warm, launch=launch, judge=judge)
+    return tuple(windows), blocks_of(windows, [window.switch for window in cut], site=site)
+
+
+class _HotLaunch:
+    """One launch under alternation: what is in force, and what was measured so far."""
+
+    def __init__(self, session: Session, plan: HotPlan, arms: Mapping[Arm, ToggleValues]) -> None:
+        if not session.watch.lead_steps:
+            raise SubjectError(
+                "a hot comparison needs a subject that reports its steps; this one reports none",
+                outcome=Outcome.TOOL_FAILED,
+                next_command="--method cold",
+            )
+        self._session = session
+        self._plan = plan
+        self._arms = arms
+        self._settle_steps = plan.max_settle_steps
+        self._in_force: Arm | None = None
+        self._window_tokens = plan.window_tokens or 0
+        self._cut: list[HotWindow] = []
+        self._warm: list[HotWindow] = []
+
+    def warm_up(self) -> None:
+        """Visit each arm until it is steady: what it does the first time only, compiling above all, is not measured."""
+        for position, arm in enumerate(Arm):
+            self._session.progress.stage(f"warming up the {arm}", total_s=self._session.plan.steady_timeout_s)
+            switch = self._switch(arm, WARMUP_BLOCK, position, "AB", f"warm-up {arm}")
+            self._wait_until_steady(switch)
+            if not self._plan.window_tokens:
+                steps = joint_steps(self._session.watch.logs, switch.at_ns)
+                mean_tokens = sum(step.num_tokens for step in steps) / max(1, len(steps))
+                # Of both arms, since a toggle may change what a step holds.
+                self._window_tokens = max(self._window_tokens, round(self._plan.window_steps * mean_tokens))
+        self._session.progress.stage("alternating base and candidate")
+
+    def measure_block(self, number: int, order: str, site: str, judge: Judge) -> Block:
+        """All windows of one block; no pause between them."""
+        for position, letter in enumerate(order):
+            arm = ARMS[letter]
+            switch = self._switch(arm, number, position, order, f"{number}.{position + 1} {arm}")
+            self._cut.append(self._wait_for_window(switch))
+        self._warm = self._warm or _warm_stretches(self._session.watch.logs)
+        # A window can be judged once a reading follows its end.
+        self._session.watch.read_machine()
+        windows = _windows_of_last_block(self._cut, self._warm, launch=self._session.run_id, judge=judge)
+        (block,) = blocks_of(windows, [window.switch for window in self._cut], site=site)
+        return block
+
+    def settle_from_now_on(self) -> None:
+        """Find how many steps to drop after a switch; later switches carry the number."""
+        cost = fit_step_cost([*self._cut, *self._warm])
+        profiles = {
+            arm: [log_excess(stretch, cost) for stretch in self._after_changes() if stretch.switch.arm is arm]
+            for arm in Arm
+        }
+        most = self._plan.max_settle_steps - 1
+        # The step after a switch is dropped anyway: its profile begins with the second.
+        found = max(1 + find_settle_steps(profiles[arm], most) for arm in Arm)
+        self._settle_steps = max(self._plan.min_settle_steps, found)
+        self._session.note(
+            f"{self._settle_steps} steps are dropped after each change of arm, {self._plan.max_settle_steps} in the "
+            f"first {self._plan.num_pilot_blocks} blocks (found from {sum(map(len, profiles.values()))} changes)"
+        )
+
+    def _after_changes(self) -> Iterator[HotWindow]:
+        """All steps but the first that followed a switch to the other arm."""
+        logs = self._session.watch.logs
+        for before, window in pairwise(self._cut):
+            if before.switch.arm is not window.switch.arm:
+                first, *steps = joint_steps(logs, window.switch.at_ns, window.end_ns)
+                yield HotWindow(switch=window.switch, start_ns=first.end_ns, steps=tuple(steps))
+
+    def _switch(self, arm: Arm, block: int, position: int, order: str, label: str) -> Switch:
+        planned = Switch(
+            command_id=0,
+            at_ns=0,
+            arm=arm,
+            block=block,
+            position=position,
+            order=order,
+            label=label,
+            # The arm that is in force has settled in its last window.
+            settle_steps=self._plan.min_settle_steps if arm is self._in_force else self._settle_steps,
+            window_tokens=self._window_tokens,
+        )
+        ack = self._session.command(CommandName.SET_TOGGLES, values=dict(self._arms[arm]), **switch_detail(planned))
+        self._in_force = arm
+        return self._checked(ack)
+
+    def _checked(self, ack: Ack | None) -> Switch:
+        if ack is None:
+            raise SubjectError(
+                "the subject does not answer the command to set toggles",
+                outcome=Outcome.TIMED_OUT,
+                next_command="--method cold",
+            )
+        if ack.detail.get("refused"):
+            refused = "; ".join(f"{name}: {why}" for name, why in ack.detail["refused"].items())
+            raise UsageError(
+                "the subject refuses to switch toggles while it runs",
+                offered=refused,
+                allowed="hot toggles",
+                next_command="--method cold",
+            )
+        switch = find_switch(self._session.watch.logs, ack.command_id)
+        if switch is None:
+            raise SubjectError(
+                "the subject acknowledges a switch without repeating the command's detail",
+                outcome=Outcome.TOOL_FAILED,
+                next_command="--method cold",
+            )
+        return switch
+
+    def _wait_until_steady(self, switch: Switch) -> None:
+        watch, plan = self._session.watch, self._session.plan
+        has_begun = watch.wait(
+            lambda: bool(joint_steps(watch.logs, switch.at_ns)) or None,
+            timeout_s=plan.start_timeout_s,
+            progress=self._session.progress,
+            # The first use of an arm may compile for minutes.
+            may_be_silent=True,
+        )
+        if has_begun is None:
+            raise SubjectError(
+                f"no training step within {plan.start_timeout_s:.0f} s of the first switch to the {switch.arm}",
+                outcome=Outcome.TIMED_OUT,
+                next_command="--set windows.start_timeout_s=SECONDS waits longer",
+            )
+
+        def find() -> int | None:
+            steps = joint_steps(watch.logs, switch.at_ns)
+            return find_steady([step.end_ns for step in steps], [step.num_tokens for step in steps])
+
+        if watch.wait(find, timeout_s=plan.steady_timeout_s, progress=self._session.progress) is None:
+            self._session.note(
+                f"the {switch.arm} had not settled {plan.steady_timeout_s:.0f} s after the first switch to it; "
+                "measured all the same (--set windows.steady_timeout_s=SECONDS waits longer)"
+            )
+
+    def _wait_for_window(self, switch: Switch) -> HotWindow:
+        watch = self._session.watch
+        # Asked for again each time: the lead rank's own acknowledgement may come after another's.
+        window = watch.wait(
+            lambda: cut_window(watch.logs, find_switch(watch.logs, switch.command_id) or switch),
+            timeout_s=self._plan.window_timeout_s,
+            progress=self._session.progress,
+        )
+        if window is None:
+            raise SubjectError(
+                f"window {switch.label} did not get its {switch.window_tokens:,} tokens "
+                f"within {self._plan.window_timeout_s:.0f} s",
+                outcome=Outcome.TIMED_OUT,
+            )
+        return window
+
+
+def _until_block(cut: Sequence[HotWindow], number: int) -> list[HotWindow]:
+    return [window for window in cut if window.switch.block <= number]
+
+
+def _windows_of_last_block(
+    cut: Sequence[HotWindow], warm: Sequence[HotWindow], *, launch: str, judge: Judge
+) -> list[ArmWindow]:
+    """The last block's windows, adjusted by a model of the steps before its end."""
+    latest = cut[-MODEL_WINDOWS:]
+    return [
+        arm_window(window, launch=launch, judge=judge, log_tok_per_s=rate)
+        for window, rate in zip(latest, adjusted_log_rates(latest, warm), strict=True)
+        if window.switch.block == cut[-1].switch.block
+    ]
+
+
+def _warm_stretches(logs: Sequence[EventLog]) -> list[HotWindow]:
+    """The later half of each warm-up visit: steps of either arm before there are windows."""
+    stretches = []
+    for switch, following in pairwise(find_switches(logs)):
+        if switch.block == WARMUP_BLOCK:
+            steps = joint_steps(logs, switch.at_ns, following.at_ns)
+            half = len(steps) // 2
+            if half:
+                stretches.append(HotWindow(switch=switch, start_ns=steps[half - 1].end_ns, steps=tuple(steps[half:])))
+    return stretches
