@@ -232,7 +232,7 @@ def _measured(name: str, path: Path, logs: Sequence[EventLog], *, is_whole: bool
     cut = cut_windows(logs)
     if not cut:
         return None
-    readings = read_counters(path / "counters.jsonl") if (path / COUNTERS).exists() else ()
+    readings = read_counters(path / "counters.jsonl") if (path / "counters.jsonl").exists() else ()
     judge = recorded_judge(readings, cut[0].start_ns, (cut[0].end_ns - cut[0].start_ns) / 1e9)
     windows, blocks = hot_results(logs, launch=name, judge=judge)
     if all(block.disturbances for block in blocks):
