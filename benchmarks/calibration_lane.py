@@ -51,7 +51,7 @@ COMPETITOR = "while True: pass"
 @click.option("--seconds", default=500.0, type=click.FloatRange(min=10))
 @click.option("--cores", default="", help="Such as 4,5: this lane and its subject run on these.")
 @click.option("--competitor", is_flag=True, help="A busy loop shares the lane's cores.")
-@click.option("--toggles", default="swa,analytic-mask", show_default=True)
+@click.option("--toggles", default="swa,analytic-mask,early-exit", show_default=True)
 @click.option("--train", "train_options", default="", help="More options of the pipeline's train.")
 @click.option("--preset", default="tiny", show_default=True)
 @click.option("--seed", default=0, type=click.IntRange(min=0), help="Of the orders of the arms.")

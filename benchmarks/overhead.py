@@ -1,222 +1,176 @@
 """
-What measuring costs the whole pipeline: `python -m benchmarks.overhead`, about ten minutes on two quiet cores.
+What measuring costs: `python -m benchmarks.overhead`, about twelve minutes on two quiet cores.
 
-*A span*: see `benchmarks.emitter`.
-*Emitter*: real drafter steps in this process, with and without it in random order within each pair. Steps of one size
-differ by 5 % here, so 0.1 % of a step of 145 ms would take 10,000 pairs of them: short steps are compared instead, the
-difference is an absolute time, and that time is set against the real step. Beside it, the emitter's calls timed alone.
-*Samplers*: a real `flashprof run` with many short measure and profile windows in turn.
+*samplers*: a real launch of the pipeline, windows with and without each sampler: `benchmarks.overhead_samplers`.
+*emitter*: a span (`benchmarks.emitter`), and what all of it adds to a step: `benchmarks.overhead_emitter`.
+*profiler*: torch.profiler around drafter steps in this process: `benchmarks.overhead_torch`.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import random
-import subprocess
-import sys
-import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
-import numpy as np
 import torch
-from scipy import stats
 
 from benchmarks.emitter import time_rounds, to_measures
-from benchmarks.results_file import RESULTS, Goal, Measure, write_results
-from flashprof.contracts.toggles import ToggleValues
-from flashprof.emit import Emitter, connect
-from pipeline.config import HostPlace
-from pipeline.model.drafter import Drafter
-from pipeline.model.tables import FrozenTables
-from pipeline.model.target import drafter_shape, load_tables, target_layer_ids
-from pipeline.presets import TINY, Preset
-from pipeline.roles.drafter import synthetic_row
-from pipeline.roles.worker import Rehearsal
-from pipeline.toggles import REGISTRY
-from pipeline.train.optimizer import make_optimizer
-from pipeline.train.peers import Peers
-from pipeline.train.step import DrafterStep, Learner, StepInput
-from pipeline.transport.messages import Order
-from pipeline.ways import Ways
+from benchmarks.overhead_configurations import configurations
+from benchmarks.overhead_emitter import REAL_ROW, first_device, make_silent_bench, measure_emitter
+from benchmarks.overhead_samplers import Study, plan_turns
+from benchmarks.overhead_torch import study_profilers
+from benchmarks.results_file import RESULTS, Measure, write_results
+from flashprof.app.measure import record
+from flashprof.app.subject import pipeline_command
+from flashprof.app.wiring import wire
+from flashprof.cli.subjects import split_options, workload_options
+from flashprof.cli.terminal import progress_on_stderr
+from flashprof.contracts.errors import FlashProfError
+from flashprof.contracts.experiment import Experiment, Output, SubjectSpec, apply_settings
+from flashprof.contracts.outcome import Outcome
+from flashprof.store.run_folder import create_run_folder
+from flashprof.store.tail import read_event_logs
 
-CPU = torch.device("cpu")
 EMITTER_ROUNDS = 51
-REAL_ROW = Rehearsal(num_samples=2, padded_length=1024)
-SHORT_ROW = Rehearsal(num_samples=1, padded_length=128)
-SHORT = replace(TINY, drafter=replace(TINY.drafter, num_anchors=8))
-REAL_STEPS = 40
-TOGGLES: ToggleValues = {toggle.name: toggle.default for toggle in REGISTRY}
-OWN_PHASES = ("anchors", "mask", "forward", "loss", "backward", "clip", "optimizer", "metrics")
-"""What `DrafterStep` records of a step."""
-LOOP_PHASES = ("wait_hidden", "receive", "make_room", "unpack", "control", "metrics", "receive", "log")
-"""What the drafter's loop records around it."""
-GAUGES = ("queue", "loss", "acc", "grad_norm", "hidden_mismatch", "metrics_stamp", "lr", "padding_share")
-NUM_WAYS = 6
-"""Phases whose way each step says."""
-EMITTER_GOAL_PCT = 0.1
-SAMPLING_GOAL_PCT = 3.0
 
 
-@dataclass(frozen=True)
-class Interleaved:
-    """Time that the emitter adds to a step, with its 95 % interval."""
+@dataclass(frozen=True, kw_only=True)
+class Amount:
+    """How much of each part."""
 
-    cost_us: float
-    low_us: float
-    high_us: float
     num_pairs: int
+    num_profiler_pairs: int
+    num_rounds: int
+    window_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What one part found."""
+
+    measures: list[Measure]
+    data: dict[str, Any]
+    left_out: dict[str, str] = field(default_factory=dict)
+    """What could not be had here, and why."""
 
 
 @click.command()
-@click.option("--pairs", default=6_000, show_default=True, type=click.IntRange(min=2), help="Pairs of short steps.")
-@click.option("--windows", default=40, show_default=True, type=click.IntRange(min=2), help="Windows of each kind.")
+@click.option(
+    "--only", "names", multiple=True, type=click.Choice(["emitter", "samplers", "profiler"]), help="Prints only."
+)
+@click.option("--pairs", default=5_000, show_default=True, type=click.IntRange(min=2), help="Of short steps.")
+@click.option("--profiler-pairs", default=12, show_default=True, type=click.IntRange(min=2), help="Of three steps.")
+@click.option("--rounds", default=2, show_default=True, type=click.IntRange(min=2), help="All samplers once, each.")
+@click.option("--window-s", default=2.5, show_default=True, type=click.FloatRange(min=0.2))
+@click.option("--toggles", default="compile,swa", show_default=True, help="Of the launch under the samplers.")
+@workload_options
 @click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
-def main(*, pairs: int, windows: int, results: Path) -> None:
+def main(
+    *, names: tuple[str, ...], pairs: int, profiler_pairs: int, rounds: int, window_s: float, results: Path, **cell: Any
+) -> None:
     """Measure, print, and write the results file."""
-    torch.set_num_threads(1)
     load = os.getloadavg()
-    rounds = time_rounds(EMITTER_ROUNDS, seed=0)
-    with TemporaryDirectory() as folder:
-        emitter = interleave_emitter(Path(folder), pairs)
-        alone_us = time_calls_of_a_step(Path(folder, "alone"))
-        step_us = time_real_step()
-        summary = profile_windows(Path(folder, "reports"), windows)
-    measures = [
-        *to_measures(rounds),
-        _share("emitter_accounted", alone_us, step_us, f"{alone_us:.1f} µs of emitter calls a step, timed alone"),
-        _share(
-            "emitter_interleaved",
-            emitter.cost_us,
-            step_us,
-            f"{emitter.cost_us:.0f} µs a step (95 %: {emitter.low_us:.0f} to {emitter.high_us:.0f}) "
-            f"over {emitter.num_pairs} pairs of short steps",
-        ),
-        _sampling(summary["sampling_cost"], windows),
-    ]
-    for measure in measures:
-        click.echo(f"{measure}   {measure.note}")
-    rates = [(w["kind"], round(w["tok_per_s"], 1)) for w in summary["windows"] if w["kind"] in ("measure", "profile")]
-    data = {"load_average_before": load, "ns_per_span_by_round": rounds, "windows_tok_per_s": rates}
+    amount = Amount(num_pairs=pairs, num_profiler_pairs=profiler_pairs, num_rounds=rounds, window_s=window_s)
+    # The launch first: a wrong option shows at once, and this process is still small.
+    todo: dict[str, Callable[[Path], Part]] = {
+        "samplers": lambda folder: measure_samplers(_experiment(folder, cell), amount),
+        "emitter": lambda folder: measure_spans(folder, amount),
+        "profiler": lambda _: measure_profiler(amount),
+    }
+    parts: dict[str, Part] = {}
+    for name, measure in todo.items():
+        if name in (names or todo):
+            with TemporaryDirectory() as folder:
+                parts[name] = _try(measure, Path(folder))
+            _show(parts[name])
+    if names:
+        return
+    measures = [measure for name in ("emitter", "samplers", "profiler") for measure in parts[name].measures]
+    data = {"load_average_before": load, "left_out": parts["samplers"].left_out}
+    for part in parts.values():
+        data |= part.data
     click.echo(write_results("overhead", measures, data, folder=results))
 
 
-def _share(name: str, cost_us: float, step_us: float, note: str) -> Measure:
-    return Measure(
-        name=name,
-        value=100 * cost_us / step_us,
-        unit="% tok/s",
-        goal=Goal(high=EMITTER_GOAL_PCT),
-        note=f"{note}, in a drafter step of {step_us / 1e3:.0f} ms",
+def measure_samplers(experiment: Experiment, amount: Amount) -> Part:
+    """
+    What each sampler costs a launch of the pipeline.
+
+    Raises:
+        FlashProfError: It does not start, or does not train to the end.
+    """
+    ports = wire(experiment, os.environ, Path.cwd())
+    all_of_them = configurations(ports)
+    refused = {one.name: one.refusal for one in all_of_them if one.refusal}
+    wanted = [one for one in all_of_them if not one.refusal]
+    turns = plan_turns(wanted, num_rounds=amount.num_rounds, seed=experiment.subject.seed)
+    reports = experiment.output.reports
+    study = Study(turns, reports / "samples", window_s=amount.window_s)
+    folder = create_run_folder(reports, experiment.output.run_id)
+    with progress_on_stderr() as progress:
+        progress.note(
+            f"{len(turns)} blocks of 4 windows, about {len(turns) * (4 * amount.window_s + 2.5) / 60:.0f} min"
+        )
+        recording = record(experiment, folder, replace(ports, samplers=(), meter=None), progress, study.run)
+    if recording.outcome is not Outcome.COMPLETED:
+        raise click.ClickException(f"the launch {recording.outcome}: {recording.reason}")
+    costs = study.costs(read_event_logs(folder.events))
+    blocks = {cost.name: list(cost.differences) for cost in costs}
+    never = {name: why for name, why in study.left_out.items() if name not in blocks}
+    return Part(
+        measures=[cost.as_measure() for cost in costs],
+        data={"log_differences_by_block": blocks, "remarks": study.remarks, "notes": list(recording.notes)},
+        left_out=refused | never,
     )
 
 
-def _sampling(cost: dict[str, float], num_windows: int) -> Measure:
-    return Measure(
-        name="sampling",
-        value=100 * cost["estimate"],
-        unit="% tok/s",
-        goal=Goal(high=SAMPLING_GOAL_PCT),
-        note=f"95 %: {100 * cost['low']:.1f} to {100 * cost['high']:.1f}; {num_windows} windows of each kind",
+def measure_spans(folder: Path, amount: Amount) -> Part:
+    """What a span costs, and the whole emitter a step."""
+    torch.set_num_threads(1)
+    rounds = time_rounds(EMITTER_ROUNDS, seed=0)
+    measures = [*to_measures(rounds), *measure_emitter(folder, amount.num_pairs)]
+    return Part(measures=measures, data={"ns_per_span_by_round": rounds})
+
+
+def measure_profiler(amount: Amount) -> Part:
+    """What torch.profiler costs a step."""
+    torch.set_num_threads(1)
+    bench = make_silent_bench(first_device())
+    costs = study_profilers(lambda: bench.run_step(REAL_ROW), amount.num_profiler_pairs)
+    ratios = {cost.name: list(cost.ratios) for cost in costs}
+    return Part(measures=[cost.as_measure() for cost in costs], data={"step_ratios_by_pair": ratios})
+
+
+def _experiment(folder: Path, cell: dict[str, Any]) -> Experiment:
+    subject = SubjectSpec(
+        preset=cell["preset"],
+        topology=cell["topology"],
+        toggles=cell["toggles"],
+        seed=cell["seed"],
+        train_options=split_options(cell["train_options"]),
     )
+    subject = replace(subject, command=pipeline_command(subject))
+    experiment = Experiment(subject=subject, output=Output(reports=folder, run_id="overhead"))
+    return apply_settings(experiment, cell["settings"])
 
 
-def interleave_emitter(folder: Path, num_pairs: int) -> Interleaved:
-    """What the emitter adds to a short drafter step, all that the trainer calls of it included."""
-    recording = connect("drafter", trains=True, run_dir=folder)
-    arms = {"on": recording, "off": Emitter(None, None)}
-    trainers = make_trainers(SHORT, arms)
-    rng = random.Random(0)
-    extra_us = []
-    for _ in range(num_pairs):
-        order = rng.sample(list(arms), 2)
-        taken = {arm: _run_step(trainers[arm], arms[arm], SHORT_ROW) for arm in order}
-        extra_us.append((taken["on"] - taken["off"]) * 1e6)
-    recording.close()
-    # The first pairs fill caches; a step that was preempted says nothing about either arm.
-    kept = stats.trimboth(extra_us[num_pairs // 20 :], 0.02)
-    half = float(stats.t.ppf(0.975, len(kept) - 1) * stats.sem(kept))
-    mean = float(np.mean(kept))
-    return Interleaved(cost_us=mean, low_us=mean - half, high_us=mean + half, num_pairs=len(kept))
+def _try(measure: Callable[[Path], Part], folder: Path) -> Part:
+    try:
+        return measure(folder)
+    except FlashProfError as error:
+        click.echo(error, err=True)
+        raise SystemExit(error.exit_code) from None
 
 
-def time_real_step() -> float:
-    """Microseconds of a full step of the tiny preset, without emitter and without a neighbour."""
-    silent = Emitter(None, None)
-    trainer = make_trainers(TINY, {"off": silent})["off"]
-    times_s = [_run_step(trainer, silent, REAL_ROW) for _ in range(REAL_STEPS)]
-    return median(times_s[REAL_STEPS // 4 :]) * 1e6
-
-
-def time_calls_of_a_step(folder: Path, num_steps: int = 2_000) -> float:
-    """Microseconds that all emitter calls of one drafter step take, flush included."""
-    emitter = connect("drafter", trains=True, run_dir=folder)
-    ways = Ways(emitter)
-    times_us = []
-    for step in range(num_steps):
-        start_s = time.perf_counter()
-        for phase in OWN_PHASES:
-            with emitter.span(phase):
-                pass
-        for phase in OWN_PHASES[:NUM_WAYS]:
-            ways.note(phase, "plain")
-        _record_loop(emitter, step)
-        times_us.append((time.perf_counter() - start_s) * 1e6)
-    emitter.close()
-    return median(times_us)
-
-
-def profile_windows(reports: Path, num_windows: int) -> dict[str, Any]:
-    """The summary of a real run with that many windows of each kind."""
-    settings = {"num_measure": num_windows, "num_profile": num_windows, "measure_s": 3, "profile_s": 3}
-    flags = [flag for name, value in settings.items() for flag in ("--set", f"windows.{name}={value}")]
-    command = [sys.executable, "-m", "flashprof.cli", "run", "--toggles", "compile,swa", "--json"]
-    done = subprocess.run(
-        [*command, "--reports", str(reports), *flags],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env=dict(os.environ),
-    )
-    summary: dict[str, Any] = json.loads(done.stdout)
-    return summary
-
-
-def make_trainers(preset: Preset, emitters: dict[str, Emitter]) -> dict[str, DrafterStep]:
-    """One model and optimizer, once for each emitter."""
-    config, embedding_VD, head_VD = load_tables(preset, Path())
-    num_taps = len(target_layer_ids(preset, config))
-    drafter = Drafter(drafter_shape(config, num_layers=len(preset.drafter.layer_types), num_taps=num_taps))
-    frozen = FrozenTables(embedding_VD=embedding_VD.detach(), head_VD=head_VD.detach(), mask_token_id=2)
-    optimizer = make_optimizer(drafter, preset.recipe)
-    learner = Learner(drafter=drafter, optimizer=optimizer, preset=preset, num_steps=0)
-    peers = Peers(rank=0, num_drafters=1, rendezvous=Path(), host=HostPlace(), device=CPU)
-    return {arm: DrafterStep(learner, frozen, peers, emitter) for arm, emitter in emitters.items()}
-
-
-def _run_step(trainer: DrafterStep, emitter: Emitter, shape: Rehearsal) -> float:
-    """Wall seconds of one step with everything that the trainer's loop records in it."""
-    item = synthetic_row(shape, len(TINY.drafter.layer_types) * TINY.target.hidden_size, CPU)
-    given = StepInput(step=0, generator=torch.Generator().manual_seed(0), toggles=TOGGLES, order=Order())
-    start_s = time.perf_counter()
-    trainer.run([item], given)
-    _record_loop(emitter, 0)
-    return time.perf_counter() - start_s
-
-
-def _record_loop(emitter: Emitter, step: int) -> None:
-    """What the drafter's loop records of a step besides what `DrafterStep` does."""
-    for phase in LOOP_PHASES:
-        with emitter.span(phase):
-            pass
-    for name in GAUGES:
-        emitter.gauge(name, step, 1.5)
-    emitter.end_step(step, num_tokens=2048, num_supervised_tokens=1500, num_padding_tokens=100)
+def _show(part: Part) -> None:
+    for measure in part.measures:
+        click.echo(f"{measure}   {measure.note}")
+    for name, why in part.left_out.items():
+        click.echo(f"{name:32} left out: {why}")
 
 
 if __name__ == "__main__":

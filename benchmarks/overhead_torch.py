@@ -27,15 +27,17 @@ Profiler = Callable[[], AbstractContextManager[object]]
 RunStep = Callable[[], float]
 """Runs one step and returns its seconds."""
 
+
+def _activities() -> list[torch.profiler.ProfilerActivity]:
+    kinds = torch.profiler.ProfilerActivity
+    return [kinds.CPU, *([kinds.CUDA] if torch.cuda.is_available() else [])]
+
+
 PROFILERS: MappingProxyType[str, Profiler] = MappingProxyType(
     {
-        "torch_profiler": lambda: torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]),
-        "torch_profiler_shapes": lambda: torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
-        ),
-        "torch_profiler_stacks": lambda: torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU], with_stack=True
-        ),
+        "torch_profiler": lambda: torch.profiler.profile(activities=_activities()),
+        "torch_profiler_shapes": lambda: torch.profiler.profile(activities=_activities(), record_shapes=True),
+        "torch_profiler_stacks": lambda: torch.profiler.profile(activities=_activities(), with_stack=True),
     }
 )
 

@@ -5,7 +5,8 @@ A run with `--fault brake` knows the hot toggle `brake`, in per mille of tok/s: 
 drafter 17 % slower from that step on, and `--fault brake=170` from the first one. It is no optimisation, so the public
 registry does not have it, and a run without the fault refuses it.
 
-Only the drafter brakes: where a target limits, its tok/s hides the brake until the drafter limits instead.
+Only the drafter brakes: where a target limits, waiting for it hides the brake. On the tiny preset with `compile,swa` a
+target takes 123 µs a token and a drafter 118 on two busy cores; with `early-exit` besides, the drafter limits clearly.
 
 Light to import: the command line reads the toggle.
 """

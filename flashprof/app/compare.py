@@ -14,8 +14,8 @@ from flashprof.app.cells import known_before_launch, survey
 from flashprof.app.course import Course
 from flashprof.app.earlier import Earlier, find_earlier
 from flashprof.app.existing import compare_runs
-from flashprof.app.findings import add_phases, machine_notes, read_hot_launches
-from flashprof.app.launches import StudyLaunches, sites_of
+from flashprof.app.findings import add_phases, machine_notes, read_launches
+from flashprof.app.launches import StudyLaunches, first_env, sites_of
 from flashprof.app.progress import Progress
 from flashprof.app.session import Ports
 from flashprof.contracts.calibration import Calibration
@@ -40,6 +40,8 @@ __all__ = ["compare", "compare_runs", "plan"]
 PLAIN_WIDTH = 100
 HOT_BLOCK_STEPS = 32
 """Four windows of four steps, and as many again that are dropped or pass while FlashProf looks."""
+TOLD_BLOCKS = 16
+"""Progress tells of blocks 1, 2, 4, 8, and then of every so many: they come every few seconds, for minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,7 @@ def compare(request: CompareRequest, ports: Ports, progress: Progress) -> StudyR
     kept = asdict(known.plan)
     with open_study(request.reports, known.question, plan=kept, fresh=request.fresh) as folder:
         course = Course(folder, known.plan)
-        course.begin_call(request.windows.num_measure)
+        course.begin_call(request)
         launches = StudyLaunches(request=request, ports=ports, progress=progress, folder=folder.launches)
         while not isinstance(action := course.next(), Finish):
             _perform(action, course, launches, progress)
@@ -94,7 +96,8 @@ def _perform(action: MeasureHot | LaunchCold, course: Course, launches: StudyLau
 
     def on_block(block: Block, launch_s: float) -> bool:
         course.learn(HotBlock(block=block, launch_s=launch_s))
-        progress.stage(f"block {block.number + 1}{_so_far(course, Method.HOT)}")
+        if block.number % TOLD_BLOCKS == 0 or block.number in (1, 2, 4, 8):
+            progress.stage(f"block {block.number} is measured{_so_far(course, Method.HOT)}")
         return isinstance(course.next(), MeasureHot)
 
     course.learn(launches.hot(action, num_windows=course.state.plan.num_windows, on_block=on_block))
@@ -108,7 +111,8 @@ def _so_far(course: Course, method: Method) -> str:
 
 
 def _survey(request: CompareRequest, ports: Ports) -> _Known:
-    base, candidate = (_known_facts(request, ports, arm) for arm in (request.base, request.candidate))
+    shared = _known_facts(request, ports)
+    base, candidate = (_with_toggles(shared, arm) for arm in (request.base, request.candidate))
     host = base.facts.get("machine.host", "this machine")
     return _Known(
         question=Question(
@@ -134,16 +138,21 @@ def _survey(request: CompareRequest, ports: Ports) -> _Known:
     )
 
 
-def _known_facts(request: CompareRequest, ports: Ports, arm: ArmSpec) -> Cell:
+def _known_facts(request: CompareRequest, ports: Ports) -> Cell:
+    """Of both arms: all but the toggles."""
     experiment = Experiment(
         subject=request.subject, windows=request.windows, output=Output(reports=request.reports, run_id="compare")
     )
-    cell = known_before_launch(experiment, survey(experiment, ports.env, ports.cwd)).without("toggles")
+    machine = survey(experiment, first_env(request, ports.env), ports.cwd)
+    return known_before_launch(experiment, machine).without("toggles")
+
+
+def _with_toggles(shared: Cell, arm: ArmSpec) -> Cell:
     words = {True: "on", False: "off"}
     toggles = {
         f"toggles.{name}": words[value] if isinstance(value, bool) else str(value) for name, value in arm.values.items()
     }
-    return Cell({**cell.facts, **toggles})
+    return Cell({**shared.facts, **toggles})
 
 
 def _settings(request: CompareRequest) -> Mapping[str, str]:
@@ -183,7 +192,7 @@ def _result(finish: Finish, course: Course, known: _Known) -> StudyResult:
     is_interrupted = any(
         failure.outcome is Outcome.INTERRUPTED for failure in state.failures[state.num_earlier_failures :]
     )
-    hot = read_hot_launches(course.blocks, folder.launches)
+    measured = read_launches(course.blocks, folder.launches)
     return StudyResult(
         study=folder.name,
         base=known.plan.base,
@@ -191,13 +200,13 @@ def _result(finish: Finish, course: Course, known: _Known) -> StudyResult:
         cell=_cell(known.cell),
         verdict=finish.verdict,
         standing=finish.standing,
-        comparisons=add_phases(finish.comparisons, course.blocks, hot, folder.launches),
+        comparisons=add_phases(finish.comparisons, course.blocks, measured),
         spent_s=finish.spent_s,
         num_reused=finish.num_reused,
         blocks=course.blocks,
         is_interrupted=is_interrupted,
         failures=finish.failures,
-        notes=(*finish.notes, *machine_notes(hot)),
+        notes=(*finish.notes, *machine_notes(measured)),
         paths=(("study", str(folder.path)), ("report", str(folder.path / "report.md"))),
     )
 

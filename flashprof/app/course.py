@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 
 from flashprof.app.hot import hot_results
-from flashprof.app.judging import MachineJudge
-from flashprof.app.launches import cold_observation
-from flashprof.contracts.comparison import Block, Comparison, DecisionRule, Method
+from flashprof.app.judging import MachineJudge, measured_windows
+from flashprof.app.launches import cold_observation, unhonoured
+from flashprof.contracts.comparison import Arm, Block, Comparison, DecisionRule, Method
 from flashprof.contracts.errors import FormatError
 from flashprof.contracts.events import EventLog
 from flashprof.contracts.outcome import Outcome
-from flashprof.contracts.results import WindowKind
+from flashprof.contracts.study import CompareRequest
 from flashprof.decide.actions import Action, LaunchCold
-from flashprof.decide.observations import CallBegan, ColdFailed, HotBlock, Observation, cut_off
+from flashprof.decide.observations import CallBegan, ColdFailed, HotBlock, HotEnded, Observation, cut_off
 from flashprof.decide.plan import StudyPlan
 from flashprof.decide.study import StudyState, next_action, observe, replay
 from flashprof.stats.compare import compare_blocks
+from flashprof.stats.sanity import check_numbers
 from flashprof.store.run_folder import read_manifest
 from flashprof.store.study_folder import CutOffLaunch, StudyFolder
 from flashprof.store.tail import read_event_logs
@@ -49,54 +52,70 @@ class Course:
         """What the blocks of one method say so far."""
         return _judge(self.state.blocks(method), self.state.plan.rule, self.state.spent_s)
 
-    def begin_call(self, num_measure: int) -> None:
+    def begin_call(self, request: CompareRequest) -> None:
         """
         Take up what earlier calls have left: what killed launches had completed counts.
 
         Args:
-            num_measure: Measure windows of a cold launch; one that has them all is complete, however it ended.
+            request: A cold launch that has all its measure windows is complete, however it ended.
         """
         for launch in self.folder.cut_off_launches():
-            with contextlib.suppress(FormatError):
+            logs = read_event_logs(launch.path / "events")
+            try:
+                end = cut_off(launch.run_id, length_s=_length_s(logs))
+            except FormatError:
                 # A folder that is none of ours is left alone.
-                self._salvage(launch, num_measure)
+                continue
+            outcome, reason = _how_it_ended(launch, logs, end)
+            if isinstance(end, HotEnded):
+                self._salvage_hot(launch, replace(end, outcome=outcome, reason=reason), logs)
+            else:
+                self._salvage_cold(launch, replace(end, reason=reason), outcome, logs, request)
         self.learn(CallBegan())
 
-    def _salvage(self, launch: CutOffLaunch, num_measure: int) -> None:
-        logs = read_event_logs(launch.path / "events")
-        end = cut_off(launch.run_id, length_s=_length_s(logs))
+    def _salvage_hot(self, launch: CutOffLaunch, end: HotEnded, logs: Sequence[EventLog]) -> None:
         judge = MachineJudge(launch.path / "counters.jsonl")
-        if isinstance(end, ColdFailed):
-            self._salvage_cold(launch, end, logs, judge, num_measure)
-            return
         known = {block.number for block in self.state.hot_blocks}
-        site = self.state.plan.site(int(launch.run_id.rpartition("-")[2]))
-        for block in hot_results(logs, launch=launch.run_id, site=site, judge=judge)[1]:
+        site = self.state.plan.site(int(end.run_id.rpartition("-")[2]))
+        for block in hot_results(logs, launch=end.run_id, site=site, judge=judge)[1]:
             if block.number not in known:
                 self.learn(HotBlock(block=block, launch_s=end.length_s))
         self.learn(end)
 
     def _salvage_cold(
-        self, launch: CutOffLaunch, end: ColdFailed, logs: Sequence[EventLog], judge: MachineJudge, num_measure: int
+        self, launch: CutOffLaunch, end: ColdFailed, outcome: Outcome, logs: Sequence[EventLog], request: CompareRequest
     ) -> None:
-        windows = [window for window in build_windows(logs, steady_ns=None) if window.kind is WindowKind.MEASURE]
-        outcome = end.outcome
-        if launch.is_published:
-            outcome = Outcome(read_manifest(launch.path)["outcome"])
-        elif len(windows) >= num_measure:
+        spec = request.base if end.arm is Arm.BASE else request.candidate
+        if unhonoured(logs, spec, request.under_test):
+            # It is launched again, and what it needs is said then.
+            shutil.rmtree(launch.path, ignore_errors=True)
+            return
+        windows = build_windows(logs, steady_ns=None)
+        if outcome is Outcome.INTERRUPTED and len(measured_windows(windows)) >= request.windows.num_measure:
             outcome = Outcome.COMPLETED
         action = LaunchCold(arm=end.arm, block=end.block, attempt=1, site=self.state.plan.site(end.block))
         self.learn(
             cold_observation(
                 action,
                 windows,
-                run_id=launch.run_id,
+                run_id=end.run_id,
                 outcome=outcome,
                 reason=end.reason,
                 length_s=end.length_s,
-                judge=judge,
+                judge=MachineJudge(launch.path / "counters.jsonl"),
             )
         )
+
+
+def _how_it_ended(launch: CutOffLaunch, logs: Sequence[EventLog], end: HotEnded | ColdFailed) -> tuple[Outcome, str]:
+    """What the run folder says, if it got so far; numbers that are wrong are wrong without it, too."""
+    outcome, reason = end.outcome, end.reason
+    if launch.is_published:
+        with contextlib.suppress(FormatError):
+            manifest = read_manifest(launch.path)
+            outcome, reason = Outcome(manifest["outcome"]), manifest["reason"]
+    wrong = check_numbers(logs) if outcome is Outcome.INTERRUPTED else None
+    return (Outcome.WRONG_NUMBERS, wrong) if wrong else (outcome, reason)
 
 
 def _judge(blocks: Sequence[Block], rule: DecisionRule, spent_s: float) -> Comparison:

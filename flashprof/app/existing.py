@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
+from flashprof.app.judging import LaunchRate, MachineJudge, launch_rate
 from flashprof.contracts.cell import Cell, check_allowed, refuse_unlike
 from flashprof.contracts.comparison import DecisionRule, Standing, StudyResult
 from flashprof.contracts.errors import FormatError, UsageError
 from flashprof.contracts.outcome import Outcome
-from flashprof.contracts.results import WindowKind
+from flashprof.contracts.results import Window, WindowKind
 from flashprof.stats.compare import compare_existing
 from flashprof.store.calibration_file import find_calibration
 from flashprof.store.run_folder import read_manifest
@@ -27,15 +25,12 @@ UNDER_TEST = ("toggles", "source")
 class _Run:
     path: Path
     cell: Cell
-    outcome: Outcome
-    reason: str
-    log_tok_per_s: float
-    num_windows: int
+    """Empty for a run that is no measurement."""
+    rate: LaunchRate | None
+    """None for a run that is no measurement."""
+    fault: str
+    """Why it is left out; empty for one that counts."""
     toggles: str
-
-    @property
-    def is_measured(self) -> bool:
-        return self.outcome.is_measurement and math.isfinite(self.log_tok_per_s)
 
 
 def compare_runs(
@@ -56,16 +51,17 @@ def compare_runs(
         FormatError: One of the folders is of another version, or was measured by a FlashProf that knew no cells.
     """
     sides = [[_read(path) for path in paths] for paths in (bases, candidates)]
-    measured = [[run for run in side if run.is_measured] for side in sides]
+    measured = [[run for run in side if not run.fault] for side in sides]
     for side, found in zip(sides, measured, strict=True):
         _require_a_measurement(side, found)
     _refuse_unlike(measured, allow)
     base, candidate = measured
+    rates = [[run.rate for run in side if run.rate] for side in measured]
     calibration = find_calibration(reports, base[0].cell)
     spread = calibration.launch_sd if calibration else None
     comparison = compare_existing(
-        [run.log_tok_per_s for run in base],
-        [run.log_tok_per_s for run in candidate],
+        [rate.log_tok_per_s for rate in rates[0]],
+        [rate.log_tok_per_s for rate in rates[1]],
         rule,
         launch_sd=spread.sd if spread else None,
         launch_freedom=int(spread.freedom) if spread else 0,
@@ -78,45 +74,59 @@ def compare_runs(
         cell={"machine": base[0].cell.facts.get("machine.host", "unknown host")},
         verdict=comparison.verdict,
         standing=Standing.SCREENED,
-        comparisons=(comparison,),
+        comparisons=(replace(comparison, num_windows=sum(rate.num_windows for side in rates for rate in side)),),
         spent_s=0.0,
         num_reused=0,
-        failures=tuple(
-            f"{run.path.name}: {run.outcome}; left out. {run.reason}".strip()
-            for side in sides
-            for run in side
-            if not run.is_measured
-        ),
+        failures=tuple(f"{run.path.name}: left out. {run.fault}" for side in sides for run in side if run.fault),
+        notes=tuple(note for side in measured for run in side for note in _left_out_windows(run)),
     )
 
 
 def _read(path: Path) -> _Run:
     manifest = read_manifest(path)
+    outcome = Outcome(manifest["outcome"])
+    if not outcome.is_measurement:
+        # It may have been cut off before its cell and its summary were written.
+        fault = f"{str(outcome).capitalize()}. {manifest.get('reason') or ''}".strip()
+        return _Run(path=path, cell=Cell({}), rate=None, fault=fault, toggles="")
     facts = manifest.get("cell_facts")
     if not facts:
         raise FormatError(
             "the run does not say what its cell was",
             where=str(path / "manifest.json"),
-            allowed="a run that ended, measured by this FlashProf",
+            allowed="a run that was measured by this FlashProf",
             next_command="measure it again: flashprof run",
         )
-    rates = _measured_rates(path)
+    rate = launch_rate(_windows(path), MachineJudge(path / "counters.jsonl"))
     return _Run(
         path=path,
         cell=Cell(facts),
-        outcome=Outcome(manifest["outcome"]),
-        reason=manifest.get("reason", ""),
-        log_tok_per_s=fmean(map(math.log, rates)) if rates else math.nan,
-        num_windows=len(rates),
+        rate=rate,
+        fault=_fault(rate),
         toggles=str((manifest.get("cell") or {}).get("toggles", "")),
     )
 
 
-def _measured_rates(path: Path) -> list[float]:
+def _fault(rate: LaunchRate) -> str:
+    if not rate.num_windows:
+        return "No measure window holds a token."
+    return "" if rate.is_calm else f"Disturbed: {'; '.join(rate.disturbances)}."
+
+
+def _left_out_windows(run: _Run) -> list[str]:
+    rate = run.rate
+    if rate is None or not rate.num_left_out:
+        return []
+    num = rate.num_left_out + rate.num_windows
+    return [f"{run.path.name}: {rate.num_left_out} of {num} windows were disturbed: {'; '.join(rate.disturbances)}"]
+
+
+def _windows(path: Path) -> list[Window]:
     try:
-        summary: Mapping[str, Any] = json.loads((path / "summary.json").read_text(encoding="utf-8"))
-        windows = [window for window in summary["windows"] if window["kind"] == WindowKind.MEASURE]
-        return [float(window["tok_per_s"]) for window in windows if window["num_tokens"]]
+        summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        names = [field.name for field in fields(Window)]
+        windows = [{name: window[name] for name in names} for window in summary["windows"]]
+        return [Window(**{**window, "kind": WindowKind(window["kind"])}) for window in windows]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(
             "the run has no summary that can be read", where=str(path / "summary.json"), next_command="flashprof run"
@@ -128,8 +138,8 @@ def _require_a_measurement(side: Sequence[_Run], measured: Sequence[_Run]) -> No
         raise UsageError(
             "no run of this side is a measurement",
             where=", ".join(str(run.path) for run in side),
-            offered="; ".join(f"{run.outcome}: {run.reason}" if run.reason else str(run.outcome) for run in side),
-            allowed=f"runs that {Outcome.COMPLETED}",
+            offered=" ".join(run.fault for run in side),
+            allowed=f"runs that {Outcome.COMPLETED}, on a machine that nothing disturbed",
             next_command="flashprof run",
         )
 

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 
 from flashprof.app.hot import HotPlan, hot_blocks
-from flashprof.app.judging import MachineJudge
+from flashprof.app.judging import MachineJudge, launch_rate
 from flashprof.app.progress import Progress
 from flashprof.app.run import run
 from flashprof.app.session import Ports
 from flashprof.app.subject import pipeline_command
 from flashprof.contracts.comparison import Arm, Block
 from flashprof.contracts.errors import UsageError
+from flashprof.contracts.events import EventLog
 from flashprof.contracts.experiment import Experiment, Output, Sampling
 from flashprof.contracts.outcome import Outcome
-from flashprof.contracts.results import Window, WindowKind
+from flashprof.contracts.results import Window
 from flashprof.contracts.study import ArmSpec, CompareRequest
+from flashprof.contracts.toggles import Value
 from flashprof.decide.actions import LaunchCold, MeasureHot
 from flashprof.decide.observations import ColdFailed, ColdLaunch, HotEnded
 from flashprof.decide.orders import block_order
-from flashprof.store.run_folder import read_manifest
+from flashprof.store.tail import read_event_logs
 from flashprof.windows.switches import Judge
 
 IN_FLIGHT_STEPS = 2
 """One batch in a target's hands, one in the drafter's."""
 GPU_WORD = " GPU "
-MIN_WINDOWS = 2
-"""A launch of which fewer windows are undisturbed is left out as a whole."""
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 def sites_of(request: CompareRequest, host: str) -> tuple[str, ...]:
     """The sites of a study: this host, with each GPU set that the user named."""
-    sets = (",".join(map(str, numbers)) for numbers in request.gpu_sets)
-    return tuple(f"{host}{GPU_WORD}{numbers}" for numbers in sets) or (host,)
+    return tuple(f"{host}{GPU_WORD}{_join(numbers)}" for numbers in request.gpu_sets) or (host,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +88,12 @@ class StudyLaunches:
         start_ns = ports.clock.monotonic_ns()
         spec = dict(self._arms())[action.arm]
         summary = run(self._experiment(spec, action.run_id), ports, self.progress)
-        self._check_applied(spec, action.run_id)
+        folder = self.folder / action.run_id
+        refusal = unhonoured(read_event_logs(folder / "events"), spec, self.request.under_test)
+        if refusal is not None:
+            # As for a launch that the subject refuses itself: nothing is left behind that a later call might count.
+            shutil.rmtree(folder, ignore_errors=True)
+            raise refusal
         return cold_observation(
             action,
             summary.windows,
@@ -97,7 +101,7 @@ class StudyLaunches:
             outcome=summary.outcome,
             reason=summary.reason,
             length_s=(ports.clock.monotonic_ns() - start_ns) / 1e9,
-            judge=MachineJudge(self.folder / action.run_id / "counters.jsonl"),
+            judge=MachineJudge(folder / "counters.jsonl"),
         )
 
     def _hot_plan(self) -> HotPlan:
@@ -123,23 +127,38 @@ class StudyLaunches:
 
     def _at(self, site: str) -> Ports:
         _, word, numbers = site.partition(GPU_WORD)
-        return replace(self.ports, env={**self.ports.env, "CUDA_VISIBLE_DEVICES": numbers}) if word else self.ports
+        return replace(self.ports, env={**self.ports.env, VISIBLE_GPUS: numbers}) if word else self.ports
 
-    def _check_applied(self, spec: ArmSpec, run_id: str) -> None:
-        """A toggle that this machine cannot honour would make both arms the same cell."""
-        facts = read_manifest(self.folder / run_id).get("cell_facts", {})
-        words = {True: "on", False: "off"}
-        for name in self.request.under_test:
-            asked = spec.values[name]
-            text = words[asked] if isinstance(asked, bool) else str(asked)
-            applied = facts.get(f"toggles.{name}", text)
-            if applied != text:
-                raise UsageError(
-                    f"the subject does not honour toggle {name} here, so the arms would be the same cell",
-                    offered=f"{name}={text}",
-                    allowed=f"{name}={applied}",
-                    next_command="flashprof run --list-toggles says what each toggle needs",
-                )
+
+def first_env(request: CompareRequest, env: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment of the first launch: what is known of it beforehand must be asked with its GPUs."""
+    return {**env, VISIBLE_GPUS: _join(request.gpu_sets[0])} if request.gpu_sets else env
+
+
+def unhonoured(logs: Sequence[EventLog], spec: ArmSpec, under_test: Sequence[str]) -> UsageError | None:
+    """
+    The error for a launch in which a toggle under test was not applied: both arms would be the same cell.
+
+    Args:
+        logs: Of the launch.
+        spec: Of its arm.
+        under_test: Names of toggles.
+
+    Returns:
+        None where all are as asked, or where the subject does not say.
+    """
+    said = [mark.detail.get("values", {}) for log in logs for mark in log.marks if mark.name == "toggles"]
+    applied: Mapping[str, Value] = said[0] if said else {}
+    for name in under_test:
+        asked = spec.values[name]
+        if applied.get(name, asked) != asked:
+            return UsageError(
+                f"the subject does not honour toggle {name} here, so the arms would be the same cell",
+                offered=f"{name}={_word(asked)}",
+                allowed=f"{name}={_word(applied[name])}",
+                next_command="flashprof run --list-toggles says what each toggle needs",
+            )
+    return None
 
 
 def cold_observation(
@@ -155,10 +174,17 @@ def cold_observation(
     """
     What a study learns of a launch of one arm.
 
-    Disturbed windows are left out of its mean; where fewer than two are left, the launch is disturbed as a whole.
+    Args:
+        action: What the study wanted.
+        windows: Of all kinds.
+        run_id: Of the launch.
+        outcome: How it ended.
+        reason: Why, where it is no measurement.
+        length_s: Its whole life, in seconds.
+        judge: Names what disturbed the machine between two moments.
     """
-    measured = [window for window in windows if window.kind is WindowKind.MEASURE and window.num_tokens]
-    if not outcome.is_measurement or not measured:
+    rate = launch_rate(windows, judge)
+    if not outcome.is_measurement or not rate.num_windows:
         failed = Outcome.TOOL_FAILED if outcome.is_measurement else outcome
         return ColdFailed(
             arm=action.arm,
@@ -168,17 +194,21 @@ def cold_observation(
             reason=reason or "no measure window holds a token",
             length_s=length_s,
         )
-    judged = [(window, judge(window.start_ns, window.end_ns)) for window in measured]
-    calm = [window for window, reasons in judged if not reasons]
-    is_calm = len(calm) >= min(MIN_WINDOWS, len(measured))
-    kept = calm if is_calm else measured
     return ColdLaunch(
         arm=action.arm,
         block=action.block,
         run_id=run_id,
         site=action.site,
-        log_tok_per_s=fmean(math.log(window.tok_per_s) for window in kept),
-        num_windows=len(kept),
+        log_tok_per_s=rate.log_tok_per_s,
+        num_windows=rate.num_windows,
         length_s=length_s,
-        disturbances=() if is_calm else tuple(dict.fromkeys(text for _, reasons in judged for text in reasons)),
+        disturbances=() if rate.is_calm else rate.disturbances,
     )
+
+
+def _join(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _word(value: Value) -> str:
+    return ("off", "on")[value] if isinstance(value, bool) else str(value)

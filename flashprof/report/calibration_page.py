@@ -19,9 +19,8 @@ def render_page(calibration: Calibration) -> str:
 
 def _answer(calibration: Calibration) -> Iterator[str]:
     yield "# Calibration: equal cells compared with themselves"
-    headline = sentences.headline(calibration)
-    yield f"**{headline[0].upper()}{escape(headline[1:])}.**"
-    yield f"It {finds}." if (finds := sentences.finds(calibration)) else ""
+    yield f"**{_sentence(sentences.headline(calibration))}**"
+    yield _sentence(finds) if (finds := sentences.finds(calibration)) else ""
     yield escape(sentences.cell(calibration))
     yield f"Measured: {escape(sentences.run(calibration))}."
     yield f"![Power against minutes, and noise by source]({PICTURE})"
@@ -73,3 +72,7 @@ def _limits(calibration: Calibration) -> Iterator[str]:
     yield "\n".join(f"- {escape(line)}" for line in lines)
     yield "Facts that must be equal for `compare` and `gate` to use it:"
     yield "\n".join(f"- `{name}`: {escape(text)}" for name, text in sorted(calibration.facts.items()))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{escape(text[1:])}."

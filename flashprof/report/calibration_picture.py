@@ -60,8 +60,8 @@ def _curves(power: Sequence[PowerPoint]) -> Iterator[str]:
         yield _text(CURVE_LEFT, TOP + 24, "no planted slow-down was found within the time tried")
         return
     minutes, effects = zip(*points, strict=True)
-    x = _Axis(min(minutes) / 1.5, max(minutes) * 1.5, CURVE_LEFT, CURVE_RIGHT)
-    y = _Axis(min(effects) / 1.5, max(effects) * 1.5, BOTTOM, TOP)
+    x = _Axis(min(minutes) / 2, max(minutes) * 2, CURVE_LEFT, CURVE_RIGHT)
+    y = _Axis(min(effects) / 2, max(effects) * 2, BOTTOM, TOP)
     yield from _grid(x, y)
     for number, (name, color, dash, curve) in enumerate(line for line in lines if line[3]):
         path = " ".join(f"{x.at(taken):.1f},{y.at(effect):.1f}" for taken, effect in curve)

@@ -42,9 +42,21 @@ class PySpySampler:
 
     name = "py-spy"
 
-    def __init__(self, rate_hz: int, blocking: bool, *, program: str | None = None) -> None:
+    def __init__(self, rate_hz: int, blocking: bool, *, native: bool = False, program: str | None = None) -> None:
+        """
+        Sample so often, in this way.
+
+        Args:
+            rate_hz: Stack samples a second and process.
+            blocking: Stop the target for each sample.
+            native: C and C++ frames too; py-spy reads them of a stopped target only. It costs most, so only
+                `benchmarks.overhead` asks for it.
+            program: py-spy; None looks for it.
+        """
+        assert blocking or not native, "py-spy refuses native without blocking"
         self._rate_hz = rate_hz
         self._blocking = blocking
+        self._native = native
         self._program = program or find_pyspy()
         self._spies: list[_Spy] = []
 
@@ -84,6 +96,7 @@ class PySpySampler:
         command = [program, "record", "--pid", str(target.pid), "--output", str(output), "--format", "raw"]
         command += ["--rate", str(self._rate_hz), "--threads", "--idle"]
         command += [] if self._blocking else ["--nonblocking"]
+        command += ["--native"] if self._native else []
         try:
             with log_path.open("wb") as log:
                 process = subprocess.Popen(

@@ -133,7 +133,7 @@ def window_choices(launches: Sequence[MeasuredLaunch]) -> tuple[WindowChoice, ..
     """
     Re-cut the steps into windows of other lengths, to see which gives the quietest pairs.
 
-    Allowed because the arms are the same: where a switch lies does not matter, only what it costs. That is the mean
+    Allowed because the arms are the same: where a switch lies does not matter, only what it costs. That is the usual
     gap that was seen between two windows: settle steps, and the time until the next command is read.
     """
     usable = [launch for launch in launches if len(launch.counted_blocks) > 1 and _step_residuals(launch).size > 2]
@@ -141,7 +141,7 @@ def window_choices(launches: Sequence[MeasuredLaunch]) -> tuple[WindowChoice, ..
         return ()
     step_s = float(np.median([np.median(_step_seconds(launch)[0]) for launch in usable]))
     tokens = float(np.mean([np.mean(_step_seconds(launch)[1]) for launch in usable]))
-    gap_steps = max(0, round(_mean_gap_s(usable) / step_s))
+    gap_steps = max(0, round(_usual_gap_s(usable) / step_s))
     choices = []
     for num_steps in (2**power for power in range(11)):
         sds = np.concatenate([_recut(launch, num_steps, gap_steps) for launch in usable])
@@ -211,15 +211,15 @@ def _step_spread(steps: Sequence[Floats], level: float) -> Spread | None:
     return _spread(values, values.size - len(steps), level, thinning=thinning)
 
 
-def _mean_gap_s(launches: Sequence[MeasuredLaunch]) -> float:
-    """Between two windows of one block."""
+def _usual_gap_s(launches: Sequence[MeasuredLaunch]) -> float:
+    """Between two windows of one block; the median, since the first blocks of a launch drop more steps."""
     gaps_ns = [
         later.start_ns - earlier.end_ns
         for launch in launches
         for earlier, later in zip(launch.counted_windows, launch.counted_windows[1:], strict=False)
         if earlier.block == later.block and later.position == earlier.position + 1
     ]
-    return float(np.mean(gaps_ns)) / 1e9 if gaps_ns else 0.0
+    return float(np.median(gaps_ns)) / 1e9 if gaps_ns else 0.0
 
 
 def _recut(launch: MeasuredLaunch, num_steps: int, gap_steps: int) -> Floats:

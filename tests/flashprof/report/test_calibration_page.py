@@ -62,6 +62,7 @@ def test_a_machine_that_finds_nothing_is_told_so() -> None:
     never = tuple(replace(point, minutes=()) for point in full.power)
 
     assert "no slow-down up to 17 % is found within 10 min" == finds(replace(full, power=never))
+    assert "\nNo slow-down up to 17 % is found within 10 min.\n" in render_page(replace(full, power=never))
     assert "finds with 90 % power, hot: a slow-down of" in finds(full)
 
 

@@ -1,0 +1,464 @@
+"""
+What does a `kill -9` cost a comparison? `python -m benchmarks.kill_study`, about an hour on two quiet cores.
+
+`flashprof compare` measures a slow-down of the real tiny pipeline, most often switched in one launch, now and then
+launch by launch. At a random moment FlashProf itself, a process of the pipeline, or all of them get SIGKILL. After a
+kill of FlashProf the same command is given again; after one of the pipeline the same FlashProf must go on. Every
+complete window that was on disk at the kill must be in the answer, the answer must be that of a study which nobody
+killed, and no process and no traceback may be left.
+
+The results file is of kind `kills`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+import psutil
+
+from benchmarks.kill_evidence import Evidence, fate, is_journal_whole, outcome_of_hit, read_evidence, read_result
+from benchmarks.results_file import RESULTS, Goal, Measure, write_results
+from flashprof.contracts.outcome import Outcome
+from flashprof.launch.guard import MARK_VARIABLE
+
+ROOT = Path(__file__).parents[1]
+TOOL = "flashprof"
+PIPELINE = "pipeline"
+MAIN = "dispatcher-0"
+VICTIMS = (TOOL, MAIN, TOOL, "target-0", TOOL, "drafter-0", TOOL, PIPELINE)
+"""`pipeline`: all its processes at once; the workers by their name in the process list."""
+METHODS = ("hot", "hot", "cold")
+NUM_MEASURE = 2
+METHOD_OPTIONS = {
+    "hot": ("--screen",),
+    "cold": ("--method", "cold", "--set", f"windows.num_measure={NUM_MEASURE}", "--set", "windows.measure_s=3"),
+}
+BASE = "swa,analytic-mask,early-exit"
+CANDIDATE = "early-exit"
+"""Evaluates the mask of every step, where the drafter is what limits: a third to a half slower."""
+WORKLOAD = "--token-budget 1024 --anchors 16"
+"""A third of the tiny preset's work a step."""
+TWICE_EVERY = 4
+MAX_TRIES = 3
+"""Studies a kill: one that is over before its kill comes is no trial."""
+LAST_MOMENT = 0.95
+"""Of the length of a study that nobody kills; later it may be over before."""
+WORKER_SPREAD_S = 0.3
+END_LIMIT_S = 10.0
+"""In which the pipeline must have ended once FlashProf is dead: the guard gives it 2 s before it kills."""
+STUDY_LIMIT_S = 1200.0
+VERDICTS = {0: "no regression", 1: "regression", 3: "inconclusive"}
+TRACEBACK = "Traceback (most recent call last)"
+STUDY_VARIABLE = "FLASHPROF_KILL_STUDY"
+"""In the environment of every process of a trial: a random word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """When, and whom."""
+
+    victim: str
+    moment: float
+    """From the start of the command, in lengths of a study that nobody kills."""
+    delay_s: float
+    """After that, and after the victim has appeared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One study and its kills, the second one after the command was given again."""
+
+    method: str
+    kills: tuple[Kill, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struck:
+    """One kill, and what came of it."""
+
+    kill: Kill
+    at_s: float
+    """After the start of the command."""
+    end_s: float
+    """Until the trial had no process any more; 0 where FlashProf was to go on."""
+    num_left: int
+    """Processes that had not ended after `END_LIMIT_S`."""
+    num_windows: int
+    """Complete ones on disk."""
+    num_lost: int
+    num_half: int
+    is_journal_whole: bool
+    outcome: str
+    """That the journal has for the launch that was hit; empty where none was."""
+    is_named: bool
+    """A kill of the pipeline shows as such, or hit a launch of which nothing more was wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One study that was killed, and went on until it had an answer."""
+
+    plan: Plan
+    struck: tuple[Struck, ...]
+    """Fewer than planned where the study was over before."""
+    statuses: tuple[int, ...]
+    """Of all calls; the last one gives the answer."""
+    verdict: str
+    num_blocks: int
+    num_left: int
+    """Processes that outlived the last call."""
+    has_traceback: bool
+    length_s: float
+    """Of all calls."""
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the study ended with an answer: by the same process, or by one more call after each that died."""
+        return self.statuses[-1] in VERDICTS and VERDICTS[self.statuses[-1]] == self.verdict
+
+
+@dataclass(frozen=True)
+class Call:
+    """One `flashprof compare` in a session of its own."""
+
+    process: subprocess.Popen[bytes]
+    mark: str
+    output: Path
+
+    def family(self) -> list[psutil.Process]:
+        """All that runs of it, the guard and the pipeline included, wherever they moved."""
+        return [process for process in psutil.process_iter() if _environment(process).get(STUDY_VARIABLE) == self.mark]
+
+    def pipeline(self) -> list[psutil.Process]:
+        """Of those, the pipeline's."""
+        return [process for process in self.family() if MARK_VARIABLE in _environment(process)]
+
+    def find(self, victim: str) -> list[int]:
+        """Process ids of a victim; none before it has started, or when it has ended."""
+        if victim == TOOL:
+            return [self.process.pid] if self.process.poll() is None else []
+        family = self.pipeline()
+        if victim == MAIN:
+            # It has its name only once it has imported.
+            family = [process for process in family if _parent(process) == self.process.pid]
+        elif victim != PIPELINE:
+            family = [process for process in family if _name(process) == victim]
+        return [process.pid for process in family]
+
+    def strike(self, kill: Kill, at_s: float) -> bool:
+        """Wait for the moment and the victim, and kill; whether it was there before the command ended."""
+        while time.monotonic() < at_s and self.process.poll() is None:
+            time.sleep(0.005)
+        while self.process.poll() is None and not self.find(kill.victim):
+            time.sleep(0.1)
+        time.sleep(kill.delay_s)
+        pids = self.find(kill.victim) if self.process.poll() is None else []
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(pids)
+
+    def wait(self) -> int:
+        """Its status; a study that does not come to an end is ended."""
+        try:
+            return self.process.wait(STUDY_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def end_family(self) -> int:
+        """Wait until nothing runs any more; how many processes had to be killed for that."""
+        deadline_s = time.monotonic() + END_LIMIT_S
+        while (left := self.family()) and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()
+        return len(left)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What all trials have in common."""
+
+    base: str
+    candidate: str
+    train_options: str
+    folder: Path
+    """A trial's own; holds its reports folder and what its calls print."""
+
+    @property
+    def reports(self) -> Path:
+        """Of `flashprof compare`."""
+        return self.folder / "reports"
+
+    def start(self, method: str) -> Call:
+        """Give the command, for the first time or again: it is the same."""
+        mark = uuid.uuid4().hex
+        output = self.folder / f"call-{mark}.txt"
+        command = [sys.executable, "-m", "flashprof.cli", "compare", self.base, self.candidate]
+        options = ["--train", self.train_options, *METHOD_OPTIONS[method], "--reports", str(self.reports)]
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                [*command, *options],
+                cwd=ROOT,
+                env={**os.environ, STUDY_VARIABLE: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return Call(process, mark, output)
+
+    def has_traceback(self) -> bool:
+        """Whether any call has printed one."""
+        return any(TRACEBACK in path.read_text(encoding="utf-8") for path in self.folder.glob("call-*.txt"))
+
+
+@click.command()
+@click.option("--kills", default=30, show_default=True, type=click.IntRange(min=1))
+@click.option("--seed", default=0, show_default=True, help="Of the moments.")
+@click.option("--base", default=BASE, show_default=True)
+@click.option("--candidate", default=CANDIDATE, show_default=True)
+@click.option("--train", "train_options", default=WORKLOAD, show_default=True, help="Options of the pipeline's train.")
+@click.option("--method", type=click.Choice(sorted(METHOD_OPTIONS)), help="Only this one.")
+@click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
+def main(*, kills: int, seed: int, method: str | None, results: Path, **arms: str) -> None:
+    """Kill and resume until so many kills have hit; print, and write the results file."""
+    whole: dict[str, Trial] = {}
+    trials: list[Trial] = []
+    plans = (plan for plan in make_plans(random.Random(seed)) if method in (None, plan.method))
+    for plan in itertools.islice(plans, MAX_TRIES * kills):
+        if sum(len(trial.struck) for trial in trials) >= kills:
+            break
+        if plan.method not in whole:
+            whole[plan.method] = run_trial(Plan(method=plan.method, kills=()), 0.0, arms)
+            click.echo(line(whole[plan.method]))
+            if not whole[plan.method].is_resumed:
+                raise click.ClickException(f"a study that nobody kills has no answer: {whole[plan.method]}")
+        trials.append(run_trial(plan, whole[plan.method].length_s, arms))
+        click.echo(line(trials[-1]))
+    measures = to_measures(trials, {name: trial.verdict for name, trial in whole.items()})
+    for measure in measures:
+        click.echo(str(measure))
+    data = {
+        "seed": seed,
+        **arms,
+        "unkilled": {name: asdict(trial) for name, trial in whole.items()},
+        "trials": [asdict(trial) for trial in trials],
+    }
+    click.echo(f"written to {write_results('kills', measures, data, folder=results)}")
+
+
+def make_plans(rng: random.Random) -> Iterator[Plan]:
+    """Plans without end: victims and methods in turn, all moments random; every fourth study is killed twice."""
+    for number in itertools.count():
+        victims = [VICTIMS[number % len(VICTIMS)]]
+        if number % TWICE_EVERY == TWICE_EVERY - 2:
+            # FlashProf first, or the same process would go on.
+            victims = [TOOL, VICTIMS[rng.randrange(len(VICTIMS))]]
+        last = LAST_MOMENT / len(victims)
+        kills = (
+            Kill(victim=victim, moment=rng.uniform(0, last), delay_s=rng.uniform(0, WORKER_SPREAD_S))
+            for victim in victims
+        )
+        # A whole turn of the victims for each step of the methods, so that each pair comes up.
+        yield Plan(method=METHODS[(number + number // len(VICTIMS)) % len(METHODS)], kills=tuple(kills))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """A kill, and what was on disk right after it; what it cost is known when the study has ended."""
+
+    kill: Kill
+    at_s: float
+    end_s: float = 0.0
+    num_left: int = 0
+    before: Evidence
+
+
+def run_trial(plan: Plan, whole_s: float, arms: Mapping[str, str]) -> Trial:
+    """
+    One study from its first call to its answer.
+
+    Args:
+        plan: Whom to kill.
+        whole_s: How long a study takes that nobody kills.
+        arms: The fields of `Setting` but for its folder.
+    """
+    with TemporaryDirectory(prefix="kills-") as folder:
+        setting = Setting(**arms, folder=Path(folder))
+        started_s = time.monotonic()
+        call = setting.start(plan.method)
+        hits: list[Hit] = []
+        statuses: list[int] = []
+        for kill in plan.kills:
+            hit = _strike(call, kill, whole_s, setting)
+            if hit is None:
+                break
+            hits.append(hit)
+            if kill.victim == TOOL:
+                statuses.append(call.wait())
+                call = setting.start(plan.method)
+        statuses.append(call.wait())
+        length_s = time.monotonic() - started_s
+        num_left = call.end_family()
+        after, result = _look(setting), read_result(setting.reports)
+        return Trial(
+            plan=plan,
+            struck=tuple(judge_hit(hit, after, result) for hit in hits),
+            statuses=tuple(statuses),
+            verdict=str(result.get("verdict", "")),
+            num_blocks=len(result.get("blocks", ())),
+            num_left=num_left,
+            has_traceback=setting.has_traceback(),
+            length_s=length_s,
+        )
+
+
+def judge_hit(hit: Hit, after: Evidence, result: Mapping[str, Any]) -> Struck:
+    """What a kill has cost, once the study has ended."""
+    found = fate(hit.before, after, result)
+    outcome = None if hit.kill.victim == TOOL else outcome_of_hit(hit.before, after)
+    return Struck(
+        kill=hit.kill,
+        at_s=hit.at_s,
+        end_s=hit.end_s,
+        num_left=hit.num_left,
+        num_windows=found.num_windows,
+        num_lost=found.num_lost,
+        num_half=found.num_half,
+        is_journal_whole=is_journal_whole(hit.before, after),
+        outcome=str(outcome or ""),
+        # A launch that was about to stop has given all that it should, however it ended.
+        is_named=hit.kill.victim == TOOL or outcome is Outcome.KILLED or bool(hit.before.stopping),
+    )
+
+
+def to_measures(trials: Sequence[Trial], verdicts: Mapping[str, str]) -> list[Measure]:
+    """
+    The goals are those of the slice's issue: no window lost, the same command resumes, the same verdict.
+
+    Args:
+        trials: Studies that were killed.
+        verdicts: Of studies that nobody killed, by method.
+    """
+    none = Goal(high=0)
+    hit = [trial for trial in trials if trial.struck]
+    struck = [item for trial in hit for item in trial.struck]
+    same = [trial.verdict == verdicts[trial.plan.method] for trial in hit]
+    counts = {
+        "kill_windows_lost": (sum(item.num_lost for item in struck), "in no block of the answer, or gone from disk"),
+        "kill_processes_left": (
+            sum(trial.num_left for trial in hit) + sum(item.num_left for item in struck),
+            f"{END_LIMIT_S:g} s after FlashProf had ended",
+        ),
+        "kill_traceback": (sum(trial.has_traceback for trial in hit), "studies that printed one"),
+        "kill_journal_damaged": (sum(not item.is_journal_whole for item in struck), "a line unreadable or gone"),
+        "kill_outcome_unnamed": (sum(not item.is_named for item in struck), "the pipeline's: not killed by a signal"),
+    }
+    return [
+        Measure(name="kill_kills", value=len(struck), unit="", goal=Goal(low=30), note=f"in {len(hit)} studies"),
+        _all(name="kill_resumed", shown=[trial.is_resumed for trial in hit], note="ended with an answer"),
+        _all(name="kill_same_verdict", shown=same, note="as a study that nobody killed"),
+        *(Measure(name=name, value=count, unit="", goal=none, note=note) for name, (count, note) in counts.items()),
+        Measure(name="kill_windows_on_disk", value=sum(item.num_windows for item in struck), unit="", note="complete"),
+        Measure(
+            name="kill_windows_of_half_blocks",
+            value=sum(item.num_half for item in struck),
+            unit="",
+            note="kept in the events, in no block: the kill came before their block was complete",
+        ),
+        Measure(
+            name="kill_end_max",
+            value=max((item.end_s for item in struck), default=0.0),
+            unit="s",
+            goal=Goal(high=END_LIMIT_S),
+            note="from the kill of FlashProf until the last process of the study was gone",
+        ),
+    ]
+
+
+def line(trial: Trial) -> str:
+    """For the terminal."""
+    kills = "; ".join(
+        f"{item.kill.victim} at {item.at_s:.1f} s, gone after {item.end_s:.1f} s, {item.num_windows} windows, "
+        f"{item.num_lost} lost, {item.num_half} of half blocks{_outcome(item)}"
+        for item in trial.struck
+    )
+    ends = " ".join(map(str, trial.statuses))
+    trouble = f"{', TRACEBACK' if trial.has_traceback else ''}{f', {trial.num_left} LEFT' if trial.num_left else ''}"
+    return (
+        f"{trial.plan.method:4} {trial.length_s:5.1f} s  {kills or 'not killed'} → "
+        f"{trial.verdict} from {trial.num_blocks} blocks, status {ends}{trouble}"
+    )
+
+
+def _strike(call: Call, kill: Kill, whole_s: float, setting: Setting) -> Hit | None:
+    """Kill as planned and see what is on disk; None where the call was over before."""
+    start_s = time.monotonic()
+    if not call.strike(kill, start_s + kill.moment * whole_s):
+        return None
+    kill_s = time.monotonic()
+    if kill.victim != TOOL:
+        # FlashProf has seen nothing yet: it looks ten times a second.
+        return Hit(kill=kill, at_s=kill_s - start_s, before=_look(setting))
+    call.wait()
+    num_left = call.end_family()
+    end_s = time.monotonic() - kill_s
+    return Hit(kill=kill, at_s=kill_s - start_s, end_s=end_s, num_left=num_left, before=_look(setting))
+
+
+def _look(setting: Setting) -> Evidence:
+    return read_evidence(setting.reports, NUM_MEASURE)
+
+
+def _all(*, name: str, shown: Sequence[bool], note: str) -> Measure:
+    share_pct = 100 * sum(shown) / max(1, len(shown))
+    return Measure(name=name, value=share_pct, unit="%", goal=Goal(low=100), note=f"of {len(shown)} studies: {note}")
+
+
+def _outcome(item: Struck) -> str:
+    name = f", {item.outcome}" if item.outcome else ""
+    return f"{name}{'' if item.is_named else ' (NOT NAMED)'}{'' if item.is_journal_whole else ', JOURNAL DAMAGED'}"
+
+
+def _environment(process: psutil.Process) -> Mapping[str, str]:
+    """Empty where it is gone, or somebody else's."""
+    try:
+        environment: Mapping[str, str] = process.environ()
+    except (psutil.Error, OSError):
+        return {}
+    return environment
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except (psutil.Error, OSError):
+        return ""
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return process.ppid()
+    except (psutil.Error, OSError):
+        return None
+
+
+if __name__ == "__main__":
+    main()
