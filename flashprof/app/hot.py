@@ -55,10 +55,11 @@ class HotPlan:
     window_tokens: int | None = None
     """Tokens of all ranks in a window; None for as many as `window_steps` steps hold."""
     window_steps: int = 4
-    min_settle_steps: int = 2
+    min_settle_steps: int = 1
     """
-    Dropped after each switch whatever the steps say; at least as many as the subject holds queued, since old work
-    that differs by less than the noise is not seen, and would give the other arm's speed to a window.
+    Dropped after each switch whatever the steps say. Toggles that act in front of the queue need as many as the subject
+    holds queued: old work that differs by less than the noise is not seen, and would give the other arm's speed to a
+    window.
     """
     max_settle_steps: int = 12
     """Dropped after a switch to the other arm until it is known how many are needed, and the most that ever are."""
