@@ -10,22 +10,18 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from flashprof.app.hot import hot_results
+from flashprof.app.judging import MachineJudge
 from flashprof.contracts.calibration import Calibration, PowerPoint, Spread, TrialSummary
 from flashprof.contracts.comparison import Block, DecisionRule
 from flashprof.contracts.errors import FormatError
 from flashprof.contracts.events import EventLog, Step
 from flashprof.contracts.experiment import WindowPlan
-from flashprof.contracts.machine import MachineReading
 from flashprof.contracts.outcome import Outcome
-from flashprof.stats.disturbance import DisturbanceLimits, judge_window
 from flashprof.stats.noise import MeasuredLaunch, launch_means, launch_spread, noise_budget
 from flashprof.stats.power import POWER, Judge, clear_share, find_power, judge_errors
 from flashprof.stats.recommend import Evidence, recommend
 from flashprof.stats.redraw import disjoint_stretches, drawn_pairs, random_pairings, redrawn_stretches
-from flashprof.store.counters_file import read_counters
 from flashprof.store.tail import read_event_logs
-from flashprof.windows.machine import machine_use, uses_before
-from flashprof.windows.switches import Judge as Disturbances
 from flashprof.windows.switches import cut_windows, find_switches
 
 if TYPE_CHECKING:
@@ -114,19 +110,16 @@ def analyse(
     """
     import numpy as np
 
-    rule, rng = rule or DecisionRule(), np.random.default_rng(seed)
-    launches = recorded.launches
-    noise = noise_budget(launches)
+    rule, rng, launches = rule or DecisionRule(), np.random.default_rng(seed), recorded.launches
+    noise, overhead_s = noise_budget(launches), median(map(_overhead_s, launches))
     run_s = min(RUN_S, median(launch.window_s for launch in launches))
     launch_sd = launch_spread(launches, run_s)
-    overhead_s = median(_overhead_s(launch) for launch in launches)
     pair_s = 2 * (overhead_s + run_s)
     hot = [launch.counted_blocks for launch in launches]
     draws = list(redrawn_stretches(hot, max(2, round(POWER_S / noise.block_s)), NUM_POWER_TRIALS, rng))
     trials = _trials(hot, launch_means(launches, run_s), judge, rule, rng, pair_s=pair_s, block_s=noise.block_s)
     power = [find_power(draws, effect, judge, rule, start_s=overhead_s) for effect in EFFECTS]
     power += _cold_power(launch_sd, judge, rule, rng, pair_s=pair_s)
-    startups_s = [launch.startup_s for launch in launches if launch.startup_s is not None]
     evidence = Evidence(
         noise=noise,
         trials=trials,
@@ -142,7 +135,7 @@ def analyse(
         toggles=toggles,
         date=date,
         measured_min=sum(launch.length_s for launch in launches) / 60,
-        startup_s=median(startups_s) if startups_s else None,
+        startup_s=_median_startup_s(launches),
         overhead_s=overhead_s,
         noise=noise,
         launch_sd=launch_sd,
@@ -153,29 +146,6 @@ def analyse(
         settings=recommend(evidence),
         notes=recorded.notes,
     )
-
-
-def recorded_judge(readings: Sequence[MachineReading], first_ns: int, window_s: float) -> Disturbances:
-    """
-    The judge of a finished launch's windows; it must see them in the order of time.
-
-    Args:
-        readings: Of the machine, in the order of time; none for a launch that has none: all pass.
-        first_ns: Where the first window begins.
-        window_s: Length of a window, about.
-    """
-    limits = DisturbanceLimits()
-    earlier = list(uses_before(readings, first_ns, window_s))
-
-    def judge(start_ns: int, end_ns: int) -> tuple[str, ...]:
-        use = machine_use(readings, start_ns, end_ns)
-        if use is None:
-            return ()
-        reasons = judge_window(use, earlier, limits)
-        earlier.append(use)
-        return reasons
-
-    return judge
 
 
 def launch_name(path: Path) -> str:
@@ -229,12 +199,9 @@ def _clear_shares(draws: Sequence[Sequence[Block]], judge: Judge, rule: Decision
 
 def _measured(name: str, path: Path, logs: Sequence[EventLog], *, is_whole: bool) -> MeasuredLaunch | None:
     """None where there is no block that counts."""
-    cut = cut_windows(logs)
-    if not cut:
+    if not cut_windows(logs):
         return None
-    readings = read_counters(path / "counters.jsonl") if (path / "counters.jsonl").exists() else ()
-    judge = recorded_judge(readings, cut[0].start_ns, (cut[0].end_ns - cut[0].start_ns) / 1e9)
-    windows, blocks = hot_results(logs, launch=name, judge=judge)
+    windows, blocks = hot_results(logs, launch=name, judge=MachineJudge(path / "counters.jsonl"))
     if all(block.disturbances for block in blocks):
         return None
     steps = _lead_steps(logs)
@@ -262,6 +229,11 @@ def _lead_steps(logs: Sequence[EventLog]) -> Sequence[Step]:
 
 def _overhead_s(launch: MeasuredLaunch) -> float:
     return (launch.counted_windows[0].start_ns - launch.begin_ns) / 1e9
+
+
+def _median_startup_s(launches: Sequence[MeasuredLaunch]) -> float | None:
+    known = [launch.startup_s for launch in launches if launch.startup_s is not None]
+    return median(known) if known else None
 
 
 def _outcome(path: Path) -> str:

@@ -175,7 +175,8 @@ def _end_hot(state: StudyState, end: HotEnded) -> StudyState:
     # A launch that stops cleanly without a block would do so for ever.
     outcome = Outcome.ENDED_EARLY if end.outcome.is_measurement else end.outcome
     num_barren = state.num_barren + (not is_fruitful)
-    step = next_step(outcome, num_barren, max_retries=state.plan.max_retries)
+    # A launch with blocks is a failure like any other where it stops the study.
+    step = next_step(outcome, max(1, num_barren), max_retries=state.plan.max_retries)
     is_wrong = outcome is Outcome.WRONG_NUMBERS
     if is_fruitful and step is not Step.STOP_STUDY and not is_wrong:
         # Each launch gets on by a block at least, whatever ends it.

@@ -147,7 +147,9 @@ def find_switches(logs: Sequence[EventLog]) -> list[Switch]:
 
 def find_switch(logs: Sequence[EventLog], command_id: int) -> Switch | None:
     """The switch that acknowledges a command; None where there is none yet."""
-    return next((switch for switch in reversed(find_switches(logs)) if switch.command_id == command_id), None)
+    # By its number at once: asked ten times a second, reading all switches would grow with the square of the blocks.
+    own = (ack for log in _by_lead(logs) for ack in reversed(log.acks) if ack.command_id == command_id)
+    return next((switch for ack in own if (switch := read_switch(ack)) is not None), None)
 
 
 def read_switch(ack: Ack) -> Switch | None:
@@ -272,13 +274,16 @@ def _sum(step: Step, other: Step) -> Step:
 
 def _acks(logs: Sequence[EventLog], names: Sequence[str]) -> list[Ack]:
     """By time, each command once: as the lead rank obeyed it, whose clock cuts, or the next rank where it is mute."""
-    by_lead = sorted(logs, key=lambda log: (not log.header.trains, log.header.rank))
     chosen: dict[int, Ack] = {}
-    for log in by_lead:
+    for log in _by_lead(logs):
         for ack in log.acks:
             if ack.name in names:
                 chosen.setdefault(ack.command_id, ack)
     return sorted(chosen.values(), key=lambda ack: (ack.at_ns, ack.command_id))
+
+
+def _by_lead(logs: Sequence[EventLog]) -> list[EventLog]:
+    return sorted(logs, key=lambda log: (not log.header.trains, log.header.rank))
 
 
 def _end_ns(step: Step) -> int:

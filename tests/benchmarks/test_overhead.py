@@ -1,24 +1,40 @@
-"""The overhead study runs on today's trainer; its numbers are not judged here."""
+"""The overhead study's command line: what is wrong is said before anything is measured, and nothing is written."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.overhead import EMITTER_GOAL_PCT, interleave_emitter, time_calls_of_a_step
-from flashprof.contracts.events import decode
+import pytest
+from click.testing import CliRunner
 
-NUM_PAIRS = 4
-
-
-def test_both_arms_train_and_one_records(tmp_path: Path) -> None:
-    taken = interleave_emitter(tmp_path, NUM_PAIRS)
-    (path,) = tmp_path.glob("events/*.jsonl")
-    log = decode(path.read_text().splitlines(), where=str(path))
-
-    assert taken.low_us < taken.cost_us < taken.high_us
-    assert NUM_PAIRS == len(log.steps)
-    assert NUM_PAIRS == len([span for span in log.spans if span.phase == "backward"])
+from benchmarks.overhead import Part, main, show
+from benchmarks.results_file import Measure
 
 
-def test_the_calls_of_a_step_are_far_from_the_goal_in_a_step_of_100_ms(tmp_path: Path) -> None:
-    assert 0 < time_calls_of_a_step(tmp_path, num_steps=50) < EMITTER_GOAL_PCT / 100 * 100_000
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--toggles", "nonsense"), "nonsense"),
+        (("--train", "'open"), "--train is no command line"),
+        (("--set", "windows.measure_s=0"), "windows.measure_s is out of range"),
+    ],
+)
+def test_a_wrong_cell_ends_with_a_usage_error(options: tuple[str, str], said: str, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    done = CliRunner().invoke(main, [*options, "--results", str(results)])
+
+    assert 2 == done.exit_code
+    assert said in done.output
+    assert "Traceback" not in done.output
+    assert not results.exists()
+
+
+def test_what_could_not_be_had_is_a_line_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    measure = Measure(name="pidstat", value=0.25, unit="% tok/s", note="95 %: 0.1 to 0.4")
+    show(Part(measures=[measure], data={}, left_out={"nvml_1_hz": "NVML finds no GPU here"}))
+
+    first, second = capsys.readouterr().out.splitlines()
+
+    assert ["pidstat", "0.25"] == first.split()[:2]
+    assert first.endswith("95 %: 0.1 to 0.4")
+    assert ["nvml_1_hz", "left out: NVML finds no GPU here"] == second.split(maxsplit=1)

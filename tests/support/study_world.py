@@ -45,11 +45,16 @@ class Launch:
 
 @dataclass
 class FakeMeter:
-    """A machine on which nothing else runs, but for the stretches that a test names."""
+    """A machine on which nothing else runs, but for the stretches that a test asks for."""
 
     clock: FakeClock
     busy_s: list[tuple[float, float]] = field(default_factory=list)
     """From when to when, in seconds of the clock, another program keeps a core busy."""
+
+    def be_busy(self, length_s: float) -> None:
+        """Let another program begin now."""
+        now_s = self.clock.now_ns / 1e9
+        self.busy_s.append((now_s, now_s + length_s))
 
     def read(self, pids: Sequence[int]) -> MachineReading:
         assert PID in pids
@@ -139,6 +144,19 @@ class StudyWorld:
             with (run_dir / "events" / "trainer-0.jsonl").open("a") as file:
                 file.write(encode(mark) + "\n")
         return subject
+
+    def at_stage(self, text: str, act: Callable[[], object], *, nth: int = 1) -> None:
+        """Do something once, in the first sleep of the *nth* stage whose text begins so."""
+        done: list[bool] = []
+
+        def look() -> None:
+            stages = self.progress.stages
+            is_there = stages[-1:] and stages[-1].startswith(text)
+            if not done and is_there and sum(stage.startswith(text) for stage in stages) >= nth:
+                done.append(True)
+                act()
+
+        self.clock.on_sleep.append(look)
 
     @property
     def run_ids(self) -> list[str]:

@@ -15,14 +15,13 @@ from fake_world import FakeClock, FakeLauncher, FakeProgress, Script
 from filelock import FileLock
 
 from flashprof.app.calibrate import Calibrated, CalibrateRequest, calibrate, plan
-from flashprof.app.calibration_data import read_launches, recorded_judge
+from flashprof.app.calibration_data import read_launches
 from flashprof.app.hot import HotPlan
 from flashprof.app.measure import Schedule, record
 from flashprof.app.progress import Progress
 from flashprof.app.session import Ports
 from flashprof.contracts.errors import SubjectError, UsageError
 from flashprof.contracts.experiment import Experiment, SubjectSpec, WindowPlan
-from flashprof.contracts.machine import MachineReading
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import RunSummary
 from flashprof.contracts.toggles import Toggle
@@ -249,30 +248,6 @@ def test_the_plan_says_what_it_costs_and_starts_nothing(lab: Lab) -> None:
         "1 launches of earlier calls are used too (--fresh puts them aside)"
         == plan(lab.request, ports.env, ports.cwd)[2]
     )
-
-
-def test_disturbed_windows_are_told_from_the_machines_readings() -> None:
-    def reading(second: int, busy_s: float) -> MachineReading:
-        return MachineReading(
-            at_ns=round(second * 1e9),
-            busy_cpu_s=busy_s,
-            stolen_cpu_s=0.0,
-            subject_cpu_s=0.0,
-            own_cpu_s=0.0,
-            subject_delay_s=0.0,
-            num_swapped_pages=0,
-            governor="",
-        )
-
-    calm = [reading(second, 0.01 * second) for second in range(31)]
-    burst = [reading(second, 0.3 + 1.0 * (second - 30)) for second in range(31, 40)]
-    judge = recorded_judge([*calm, *burst], round(20e9), 2.0)
-
-    assert () == judge(round(20e9), round(22e9))
-    assert () == judge(round(24e9), round(26e9))
-    assert judge(round(32e9), round(34e9))
-    # No reading after its end: it passes.
-    assert () == judge(round(38e9), round(60e9))
 
 
 def test_the_cell_decides_where_it_lives(lab: Lab) -> None:

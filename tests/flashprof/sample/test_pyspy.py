@@ -69,6 +69,24 @@ def test_a_spinning_and_a_waiting_process_both_leave_stacks(start: Start, tmp_pa
 
 
 @needs_trace
+def test_native_frames_are_read_of_a_target_that_is_stopped_for_it(start: Start, tmp_path: Path) -> None:
+    process = start(WAIT)
+    sampler = PySpySampler(20, blocking=True, native=True)
+    sampler.start([_target("drafter", process.pid)], tmp_path)
+    time.sleep(0.3)
+    sampler.stop()
+    files = {frame.file for stack in _stacks(tmp_path, "drafter-0") for frame in stack.frames}
+
+    assert any(file.endswith(".py") for file in files)
+    assert any(file.startswith("libc.so") for file in files)
+
+
+def test_native_without_blocking_is_our_mistake() -> None:
+    with pytest.raises(AssertionError, match="native without blocking"):
+        PySpySampler(20, blocking=False, native=True)
+
+
+@needs_trace
 def test_a_target_that_ends_keeps_its_samples_and_is_noted(start: Start, tmp_path: Path) -> None:
     process = start(SPIN_AND_WAIT)
     sampler = PySpySampler(100, blocking=False)
