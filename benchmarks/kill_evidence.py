@@ -1,4 +1,4 @@
-"""What a study of `flashprof compare` holds on disk at one moment, and what of it a later answer has lost. Reads only."""
+"""What a study of `flashprof compare` has on disk at one moment, and what of it a later answer has lost."""
 
 from __future__ import annotations
 

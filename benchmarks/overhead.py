@@ -21,7 +21,7 @@ import torch
 from benchmarks.emitter import time_rounds, to_measures
 from benchmarks.overhead_configurations import configurations
 from benchmarks.overhead_emitter import REAL_ROW, first_device, make_silent_bench, measure_emitter
-from benchmarks.overhead_samplers import Study, plan_turns
+from benchmarks.overhead_samplers import Study
 from benchmarks.overhead_torch import study_profilers
 from benchmarks.results_file import RESULTS, Measure, write_results
 from flashprof.app.measure import record
@@ -64,8 +64,8 @@ class Part:
 )
 @click.option("--pairs", default=5_000, show_default=True, type=click.IntRange(min=2), help="Of short steps.")
 @click.option("--profiler-pairs", default=12, show_default=True, type=click.IntRange(min=2), help="Of three steps.")
-@click.option("--rounds", default=2, show_default=True, type=click.IntRange(min=2), help="All samplers once, each.")
-@click.option("--window-s", default=2.5, show_default=True, type=click.FloatRange(min=0.2))
+@click.option("--rounds", default=2, show_default=True, type=click.IntRange(min=2), help="All samplers, each time.")
+@click.option("--window-s", default=2.0, show_default=True, type=click.FloatRange(min=0.2))
 @click.option("--toggles", default="compile,swa", show_default=True, help="Of the launch under the samplers.")
 @workload_options
 @click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
@@ -86,7 +86,7 @@ def main(
         if name in (names or todo):
             with TemporaryDirectory() as folder:
                 parts[name] = _try(measure, Path(folder))
-            _show(parts[name])
+            show(parts[name])
     if names:
         return
     measures = [measure for name in ("emitter", "samplers", "profiler") for measure in parts[name].measures]
@@ -107,14 +107,17 @@ def measure_samplers(experiment: Experiment, amount: Amount) -> Part:
     all_of_them = configurations(ports)
     refused = {one.name: one.refusal for one in all_of_them if one.refusal}
     wanted = [one for one in all_of_them if not one.refusal]
-    turns = plan_turns(wanted, num_rounds=amount.num_rounds, seed=experiment.subject.seed)
     reports = experiment.output.reports
-    study = Study(turns, reports / "samples", window_s=amount.window_s)
+    study = Study(
+        wanted,
+        reports / "samples",
+        num_rounds=amount.num_rounds,
+        window_s=amount.window_s,
+        seed=experiment.subject.seed,
+    )
     folder = create_run_folder(reports, experiment.output.run_id)
     with progress_on_stderr() as progress:
-        progress.note(
-            f"{len(turns)} blocks of 4 windows, about {len(turns) * (4 * amount.window_s + 2.5) / 60:.0f} min"
-        )
+        progress.note(f"{len(study.turns)} blocks of 4 windows: about {study.length_s / 60:.0f} min")
         recording = record(experiment, folder, replace(ports, samplers=(), meter=None), progress, study.run)
     if recording.outcome is not Outcome.COMPLETED:
         raise click.ClickException(f"the launch {recording.outcome}: {recording.reason}")
@@ -166,7 +169,8 @@ def _try(measure: Callable[[Path], Part], folder: Path) -> Part:
         raise SystemExit(error.exit_code) from None
 
 
-def _show(part: Part) -> None:
+def show(part: Part) -> None:
+    """The table, with what is not in it."""
     for measure in part.measures:
         click.echo(f"{measure}   {measure.note}")
     for name, why in part.left_out.items():

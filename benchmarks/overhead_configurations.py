@@ -87,14 +87,10 @@ def configurations(default: Ports) -> list[Configuration]:
 
 
 def _pyspy() -> list[Configuration]:
-    ways = {
-        "nonblocking": {"blocking": False},
-        "blocking": {"blocking": True},
-        "native": {"blocking": True, "native": True},
-    }
+    ways = (("nonblocking", False, False), ("blocking", True, False), ("native", True, True))
     return [
-        Configuration(name=f"pyspy_{way}_{rate_hz}_hz", samplers=(PySpySampler(rate_hz, **options),))
-        for way, options in ways.items()
+        Configuration(name=f"pyspy_{way}_{rate_hz}_hz", samplers=(PySpySampler(rate_hz, blocking, native=native),))
+        for way, blocking, native in ways
         for rate_hz in PYSPY_RATES_HZ
     ]
 

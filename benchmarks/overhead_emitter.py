@@ -163,7 +163,9 @@ def make_benches(preset: Preset, emitters: dict[str, Emitter], device: torch.dev
     shape = drafter_shape(config, num_layers=len(preset.drafter.layer_types), num_taps=num_taps)
     drafter = Drafter(shape).to(device)
     frozen = FrozenTables(
-        embedding_VD=embedding_VD.detach().to(device), head_VD=head_VD.detach().to(device), mask_token_id=2
+        embedding_VD=embedding_VD.detach().to(device, torch.float32),
+        head_VD=head_VD.detach().to(device, torch.float32),
+        mask_token_id=2,
     )
     optimizer = make_optimizer(drafter, preset.recipe)
     learner = Learner(drafter=drafter, optimizer=optimizer, preset=preset, num_steps=0)

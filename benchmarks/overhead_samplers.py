@@ -29,7 +29,7 @@ from flashprof.contracts.control import CommandName
 from flashprof.contracts.errors import SubjectError, ToolError
 from flashprof.contracts.events import EventLog
 from flashprof.contracts.outcome import Outcome
-from flashprof.contracts.ports import SampleTarget
+from flashprof.contracts.ports import Sampler, SampleTarget
 from flashprof.decide.orders import ARM_OF, block_order
 from flashprof.stats.composition import adjusted_log_rates
 from flashprof.windows.switches import (
@@ -48,6 +48,8 @@ SETTLE_STEPS = 4
 """Dropped after a sampler came or went: the queue holds two steps of hidden states that were made before."""
 WINDOW_TIMEOUT_S = 120.0
 BARE = "without samplers"
+AROUND_BLOCK_S = 4.0
+"""Steps that are dropped, attaching and detaching; tiny preset on two cores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,29 +111,46 @@ def plan_turns(configurations: Sequence[Configuration], *, num_rounds: int, seed
 class Study:
     """Takes the turns in a launch; `run` is its schedule."""
 
-    def __init__(self, turns: Sequence[Turn], samples: Path, *, window_s: float) -> None:
-        """*samples* is the folder for what the samplers write; each window has *window_s* at the steady pace."""
+    def __init__(
+        self, configurations: Sequence[Configuration], samples: Path, *, num_rounds: int, window_s: float, seed: int = 0
+    ) -> None:
+        """
+        Plan all turns.
+
+        Args:
+            configurations: Those that can be had, as far as that is known.
+            samples: Folder for what the samplers write.
+            num_rounds: Each has its turns in each round.
+            window_s: Length of a window at the steady pace.
+            seed: Of all orders.
+        """
+        self.turns = plan_turns(configurations, num_rounds=num_rounds, seed=seed)
         self.left_out: dict[str, str] = {}
         """Name → why it could not be attached."""
         self.remarks: dict[str, list[str]] = defaultdict(list)
         """Name → what its samplers had to say."""
-        self._turns = turns
+        self._notes = {one.name: one.note for one in configurations}
         self._samples = samples
         self._window_s = window_s
         self._window_tokens = 0
         self._cpu_s: dict[str, float] = defaultdict(float)
         self._attached_s: dict[str, float] = defaultdict(float)
 
+    @property
+    def length_s(self) -> float:
+        """About how long it takes, in seconds."""
+        return len(self.turns) * (4 * self._window_s + AROUND_BLOCK_S)
+
     def run(self, session: Session) -> None:
         """Measure all blocks; a configuration that cannot be attached loses this turn and those to come."""
         watch = session.watch
         num_ranks = sum(1 for log in watch.trainers if log.steps)
         self._window_tokens = round(self._window_s * watch.lead_tok_per_s(session.steady_ns) * num_ranks)
-        for number, turn in enumerate(self._turns, start=1):
+        for number, turn in enumerate(self.turns, start=1):
             name = turn.configuration.name
             if name in self.left_out:
                 continue
-            session.progress.stage(f"block {number} of {len(self._turns)}: {name}")
+            session.progress.stage(f"block {number} of {len(self.turns)}: {name}")
             try:
                 self._take_turn(session, number, turn)
             except ToolError as error:
@@ -139,12 +158,12 @@ class Study:
                 session.progress.note(f"{name} is left out: {error.what}")
 
     def costs(self, logs: Sequence[EventLog]) -> list[SamplerCost]:
-        """What the launch's events say of each configuration that has a complete block, in the order of their names."""
+        """What the launch's events say of each configuration with a complete block, in the order they were given."""
         differences = self._differences(logs)
         half = _pooled_halves(differences)
         return [
             SamplerCost(name=name, differences=tuple(values), half=half[name], note=self._note(name))
-            for name, values in sorted(differences.items())
+            for name, values in differences.items()
         ]
 
     def _differences(self, logs: Sequence[EventLog]) -> dict[str, list[float]]:
@@ -155,8 +174,8 @@ class Study:
         ]
         differences: dict[str, list[float]] = defaultdict(list)
         for block in blocks_of(windows, find_switches(logs)):
-            differences[self._turns[block.number - 1].configuration.name].append(block.difference)
-        return differences
+            differences[self.turns[block.number - 1].configuration.name].append(block.difference)
+        return {name: differences[name] for name in self._notes if name in differences}
 
     def _take_turn(self, session: Session, number: int, turn: Turn) -> None:
         # A sampler stays attached from one of its windows to the next.
@@ -179,10 +198,15 @@ class Study:
         with ExitStack() as attached:
             for sampler in samplers:
                 sampler.start(targets, folder)
-                attached.callback(lambda one=sampler: self.remarks[name].extend(one.stop()))
+                attached.callback(self._detach, name, sampler)
             yield
         self._attached_s[name] += time.monotonic() - start_s
         self._cpu_s[name] += _own_cpu_s() - cpu_s
+
+    def _detach(self, name: str, sampler: Sampler) -> None:
+        remarks = sampler.stop()
+        if remarks:
+            self.remarks[name].extend(remarks)
 
     def _take_window(self, session: Session, number: int, turn: Turn, place: int, *, settle_steps: int) -> None:
         planned = Switch(
@@ -212,11 +236,10 @@ class Study:
 
     def _note(self, name: str) -> str:
         cores = self._busy_cores(name) - self._busy_cores(BARE)
-        notes = [f"; {cores:.2f} cores busy, attaching included"]
-        configuration = next(turn.configuration for turn in self._turns if turn.configuration.name == name)
-        lost = self.left_out.get(name)
-        notes += [note for note in (configuration.note, lost and f"later left out: {lost}") if note]
-        return "; ".join(notes)
+        notes = [f"{cores:.2f} cores busy, attaching included", self._notes[name]]
+        if name in self.left_out:
+            notes.append(f"later left out: {self.left_out[name]}")
+        return "".join(f"; {note}" for note in notes if note)
 
     def _busy_cores(self, name: str) -> float:
         """What this process and its samplers kept busy while attached."""

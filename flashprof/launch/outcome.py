@@ -20,6 +20,8 @@ _WRAPPERS = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedExcepti
 """Errors that only say that another process failed; its own error stands further up."""
 _STOPPED = re.compile(r"KeyboardInterrupt|SignalException")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_WORKER_KILLED = re.compile(r"(?:^|\s)(\S+) was killed by (SIG[A-Z]+)\b")
+"""Our pipeline's main process ends with an error of its own where a worker was killed."""
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -59,8 +61,9 @@ def classify(
                 f"The system forbade it after {_steps(trained_steps)}: {line}. "
                 "Check the owner of that file or device, and the container's rights."
             )
+    number, victim = _killed_worker(lines) or (number, "The subject")
     if number is not None:
-        return _killed(number, trained_steps=trained_steps, asked_to_stop=asked_to_stop)
+        return _killed(number, victim, trained_steps=trained_steps, asked_to_stop=asked_to_stop)
     return _failed(returncode, lines, trained_steps=trained_steps)
 
 
@@ -101,9 +104,16 @@ def _clean_end(*, trained_steps: int, asked_to_stop: bool) -> tuple[Outcome, str
     )
 
 
-def _killed(number: int, *, trained_steps: int, asked_to_stop: bool) -> tuple[Outcome, str]:
+def _killed_worker(lines: Sequence[str]) -> tuple[int, str] | None:
+    """Signal and name of the worker whose death ended the subject."""
+    found = (match for line in reversed(lines) if (match := _WORKER_KILLED.search(line)))
+    known = (match for match in found if match[2] in signal.Signals.__members__)
+    return next(((signal.Signals[match[2]].value, f"The subject's {match[1]}") for match in known), None)
+
+
+def _killed(number: int, victim: str, *, trained_steps: int, asked_to_stop: bool) -> tuple[Outcome, str]:
     name = signal.Signals(number).name
-    what = f"The subject was ended by {name} after {_steps(trained_steps)}"
+    what = f"{victim} was ended by {name} after {_steps(trained_steps)}"
     if asked_to_stop and number == signal.SIGKILL:
         return Outcome.TIMED_OUT, (
             f"{what}: it did not stop in time when it was asked. Give it longer: --set windows.stop_timeout_s=60."
