@@ -2,8 +2,8 @@
 May the verdicts be trusted? `python -m benchmarks.calibration LANES…` judges what `calibration_record` recorded.
 
 False alarms, coverage of the stated interval, and planted slow-downs found: by FlashProf, and on the same windows by a
-before/after comparison and by t-tests. Then the same for 1,000 simulated comparisons of each kind of noise: drawn from a
-Gaussian, and cut from recorded steps. Writes `results/calibration_….json`; about two minutes.
+before/after comparison and by t-tests. Then the same for 1,000 simulated comparisons of each kind of noise: drawn from
+a Gaussian, and cut from recorded steps. Writes `results/calibration_….json`; about two minutes.
 """
 
 from __future__ import annotations

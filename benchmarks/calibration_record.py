@@ -3,9 +3,9 @@ Record the calibration study: lanes side by side, each on two cores of its own.
 
     python -m benchmarks.calibration_record --kind hot --tasks aa,20,50,170 --seconds 3000 --out lanes/
 
-Kind `hot` switches the arms while the subject runs, `cold` starts one arm a launch. A task is a planted slow-down in per
-mille, `aa` for none, or `competitor` for none beside a busy loop; written twice, it gets two lanes. With fewer lanes
-than tasks a lane does several in turn and shares the time among them.
+Kind `hot` switches the arms while the subject runs, `cold` starts one arm a launch. A task is a planted slow-down in
+per mille, `aa` for none, or `competitor` for none beside a busy loop; written twice, it gets two lanes. With fewer
+lanes than tasks a lane does several in turn and shares the time among them.
 
 Lanes that fill a machine disturb each other: 15 on 32 cores of one host scattered by 10 % a block, ten times what one
 lane on two quiet cores did. `--spacing 6` leaves the cores between lanes idle.

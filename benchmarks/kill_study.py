@@ -1,5 +1,6 @@
 """
-What does a `kill -9` cost a comparison? `python -m benchmarks.kill_study`, about an hour on two quiet cores.
+What does a `kill -9` cost a comparison? `python -m benchmarks.kill_study`, about an hour on two quiet
+cores; `--lanes 10` takes as many pairs of cores.
 
 `flashprof compare` measures a slow-down of the real tiny pipeline, most often switched in one launch, now and then
 launch by launch. At a random moment FlashProf itself, a process of the pipeline, or all of them get SIGKILL. After a
@@ -13,12 +14,14 @@ The results file is of kind `kills`.
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -47,11 +50,14 @@ CANDIDATE = "early-exit"
 WORKLOAD = "--token-budget 1024 --anchors 32"
 """A third of the tiny preset's tokens a step; with 16 anchors the target limits and hides the mask."""
 TWICE_EVERY = 4
+CORES_A_LANE = 2
 MAX_TRIES = 3
 """Studies a kill: one that is over before its kill comes is no trial."""
 LAST_MOMENT = 0.95
 """Of the length of a study that nobody kills; later it may be over before."""
 WORKER_SPREAD_S = 0.3
+MapLanes = Callable[[Callable[["Plan"], "Trial"], list["Plan"]], Iterable["Trial"]]
+"""`map`, in the lanes' threads."""
 VERDICTS = {0: "no regression", 1: "regression", 3: "inconclusive"}
 
 
@@ -115,37 +121,63 @@ class Trial:
 @click.option("--candidate", default=CANDIDATE, show_default=True)
 @click.option("--train", "train_options", default=WORKLOAD, show_default=True, help="Options of the pipeline's train.")
 @click.option("--method", type=click.Choice(sorted(METHOD_OPTIONS)), help="Only this one.")
+@click.option("--lanes", default=1, show_default=True, type=click.IntRange(min=1), help="Studies side by side.")
 @click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
-def main(*, kills: int, seed: int, method: str | None, results: Path, **arms: str) -> None:
+def main(*, kills: int, seed: int, method: str | None, lanes: int, results: Path, **arms: str) -> None:
     """Kill and resume until so many kills have hit; print, and write the results file."""
-    whole: dict[str, Trial] = {}
-    lengths_s: dict[str, list[float]] = defaultdict(list)
-    """Of studies that nobody killed, as the noise of the moment made them; moments are drawn within the shortest."""
-    trials: list[Trial] = []
     plans = (plan for plan in make_plans(random.Random(seed)) if method in (None, plan.method))
-    for plan in itertools.islice(plans, MAX_TRIES * kills):
-        if sum(len(trial.struck) for trial in trials) >= kills:
-            break
-        if plan.method not in whole:
-            whole[plan.method] = run_trial(Plan(method=plan.method, kills=()), 0.0, arms)
-            click.echo(line(whole[plan.method]))
-            lengths_s[plan.method].append(whole[plan.method].length_s)
-            if whole[plan.method].verdict != "regression" or not whole[plan.method].is_resumed:
-                raise click.ClickException("a study that nobody kills finds no regression: is the machine busy?")
-        trials.append(run_trial(plan, min(lengths_s[plan.method]), arms))
-        click.echo(line(trials[-1]))
-        if not trials[-1].struck:
-            lengths_s[plan.method].append(trials[-1].length_s)
+    cores: SimpleQueue[tuple[int, ...]] = SimpleQueue()
+    for lane in range(lanes):
+        cores.put(tuple(sorted(os.sched_getaffinity(0))[CORES_A_LANE * lane :][:CORES_A_LANE]))
+    with ThreadPoolExecutor(lanes, initializer=_take_cores, initargs=(cores,)) as pool:
+        whole = _run_whole([method] if method else sorted(set(METHODS)), pool, arms)
+        shortest_s = {name: trial.length_s for name, trial in whole.items()}
+        waves = iter(lambda: list(itertools.islice(plans, lanes)), [])
+        trials = _run_killed(waves, kills, shortest_s, lambda run, wave: pool.map(run, wave), arms)
     measures = to_measures(trials, {name: trial.verdict for name, trial in whole.items()})
     for measure in measures:
         click.echo(str(measure))
     data = {
         "seed": seed,
+        "lanes": lanes,
         **arms,
         "unkilled": {name: asdict(trial) for name, trial in whole.items()},
         "trials": [asdict(trial) for trial in trials],
     }
     click.echo(f"written to {write_results('kills', measures, data, folder=results)}")
+
+
+def _take_cores(cores: SimpleQueue[tuple[int, ...]]) -> None:
+    """A lane's thread, and all that it starts, runs on two cores of its own."""
+    os.sched_setaffinity(0, cores.get())
+
+
+def _run_whole(methods: Sequence[str], pool: ThreadPoolExecutor, arms: Mapping[str, str]) -> dict[str, Trial]:
+    """A study of each method that nobody kills."""
+    found = list(pool.map(lambda method: run_trial(Plan(method=method, kills=()), 0.0, arms), methods))
+    for trial in found:
+        click.echo(line(trial))
+        if trial.verdict != "regression" or not trial.is_resumed:
+            raise click.ClickException("a study that nobody kills finds no regression: is the machine busy?")
+    return dict(zip(methods, found, strict=True))
+
+
+def _run_killed(
+    waves: Iterator[list[Plan]], kills: int, shortest_s: dict[str, float], map_lanes: MapLanes, arms: Mapping[str, str]
+) -> list[Trial]:
+    """
+    Studies side by side, wave after wave, until so many kills have hit.
+
+    Moments are drawn within the shortest study that nobody killed: one that is over before its kill is no trial.
+    """
+    trials: list[Trial] = []
+    while sum(len(trial.struck) for trial in trials) < kills and len(trials) < MAX_TRIES * kills:
+        for trial in map_lanes(lambda plan: run_trial(plan, shortest_s[plan.method], arms), next(waves)):
+            click.echo(line(trial))
+            trials.append(trial)
+            if not trial.struck:
+                shortest_s[trial.plan.method] = min(shortest_s[trial.plan.method], trial.length_s)
+    return trials
 
 
 def make_plans(rng: random.Random) -> Iterator[Plan]:
