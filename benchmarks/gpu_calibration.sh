@@ -11,7 +11,7 @@ kills 28-31 --method cold --kills 2 --lanes 2 --seed 3 --results "$out/kills-col
 taskset -c 0-7 python3 -m pytest tests -m gpu -q -p no:randomly -p no:cacheprovider >"$out/pytest.txt" 2>&1
 tail -8 "$out/pytest.txt"
 CUDA_VISIBLE_DEVICES=0 python3 -m benchmarks.calibration_lane --cores 0,1,2,3,4,5,6,7 --seconds 110 --out "$out/hot-aa-h200.json"
-CUDA_VISIBLE_DEVICES=1 timeout 100 taskset -c 0-7 python3 -m benchmarks.overhead --only samplers --rounds 1 --window-s 0.4 \
+CUDA_VISIBLE_DEVICES=1 timeout 100 taskset -c 0-7 python3 -m benchmarks.overhead --only samplers --rounds 2 --window-s 0.4 \
   --toggles swa,analytic-mask >"$out/overhead.txt" 2>&1
 CUDA_VISIBLE_DEVICES=1 timeout 60 taskset -c 0-7 python3 -m benchmarks.overhead --only profiler >>"$out/overhead.txt" 2>&1
 tail -30 "$out/overhead.txt"

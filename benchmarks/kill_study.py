@@ -133,7 +133,7 @@ def main(*, kills: int, seed: int, method: str | None, lanes: int, results: Path
         whole = _run_whole([method] if method else sorted(set(METHODS)), pool, arms)
         shortest_s = {name: trial.length_s for name, trial in whole.items()}
         waves = iter(lambda: list(itertools.islice(plans, lanes)), [])
-        trials = _run_killed(waves, kills, shortest_s, lambda run, wave: pool.map(run, wave), arms)
+        trials = _run_killed(waves, kills, shortest_s, pool.map, arms)
     measures = to_measures(trials, {name: trial.verdict for name, trial in whole.items()})
     for measure in measures:
         click.echo(str(measure))

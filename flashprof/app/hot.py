@@ -174,10 +174,12 @@ class _HotLaunch:
 
     def measure_block(self, number: int, order: str, site: str, judge: Judge) -> Block:
         """All windows of one block; no pause between them."""
+        switches: list[Switch] = []
         for position, letter in enumerate(order):
             arm = ARMS[letter]
-            switch = self._switch(arm, number, position, order, f"{number}.{position + 1} {arm}")
-            self._cut.append(self._wait_for_window(switch))
+            switches.append(self._switch(arm, number, position, order, f"{number}.{position + 1} {arm}"))
+            self._cut.append(self._wait_for_window(switches[-1]))
+        self._cut[-len(order) :] = self._cut_whole(switches)
         self._warm = self._warm or _warm_stretches(self._session.watch.logs)
         # A window can be judged once a reading follows its end.
         self._session.watch.read_machine()
@@ -200,6 +202,17 @@ class _HotLaunch:
             f"{self._settle_steps} steps are dropped after each change of arm, {self._plan.max_settle_steps} in the "
             f"first {self._plan.num_pilot_blocks} blocks (found from {sum(map(len, profiles.values()))} changes)"
         )
+
+    def _cut_whole(self, switches: Sequence[Switch]) -> list[HotWindow]:
+        """The windows of a complete block, each until the next switch, as `cut_windows` cuts them from the events."""
+        logs = self._session.watch.logs
+        known = [find_switch(logs, switch.command_id) or switch for switch in switches]
+        ends_ns = [*(switch.at_ns for switch in known[1:]), None]
+        found = (
+            cut_window(logs, switch, until_ns=end_ns, is_last=end_ns is None)
+            for switch, end_ns in zip(known, ends_ns, strict=True)
+        )
+        return [window for window in found if window is not None]
 
     def _after_changes(self) -> Iterator[HotWindow]:
         """All steps but the first that followed a switch to the other arm."""

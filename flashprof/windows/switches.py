@@ -2,9 +2,10 @@
 Hot windows: one launch cut at its acknowledged switches of toggles, from events alone. Pure.
 
 A switch's acknowledgement says which arm begins, its place in which block, how many of the next steps are dropped
-(`settle_steps`) and how many tokens make a window. The window runs from the end of the last dropped step to the
-lead rank's first step end by which all ranks have trained that many tokens. One that is not complete before the
-next command, or before the end of the events, does not exist: a launch that was killed still has its complete ones.
+(`settle_steps`) and how many tokens make a window. The window runs from the end of the last dropped step until all
+ranks have trained that many tokens, and on to the next switch of its block, which is sent then. One that is not
+complete before the next command, or before the end of the events, does not exist: a launch that was killed still has
+its complete ones.
 
 Ranks train in step: a step of the lead rank carries the tokens of the steps of that number of all ranks. Counted by
 time, a rank that ends its step 1 ms after the lead would fall into the next window, a quarter of a short one.
@@ -49,6 +50,11 @@ class Switch:
     settle_steps: int
     """At least 1: the step that follows a switch is the first whose whole length lies behind it."""
     window_tokens: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether its window is the last of the block."""
+        return self.position == len(self.order) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +108,24 @@ def cut_windows(logs: Sequence[EventLog]) -> list[HotWindow]:
         switch = read_switch(ack)
         if switch is not None and switch.block > WARMUP_BLOCK:
             until_ns = following.at_ns if following is not None else None
-            windows.append(cut_window(logs, switch, until_ns=until_ns))
+            windows.append(cut_window(logs, switch, until_ns=until_ns, is_last=switch.is_last))
     return [window for window in windows if window is not None]
 
 
-def cut_window(logs: Sequence[EventLog], switch: Switch, *, until_ns: int | None = None) -> HotWindow | None:
-    """The window that follows *switch*; None where it is not complete in the events, or not by *until_ns*."""
+def cut_window(
+    logs: Sequence[EventLog], switch: Switch, *, until_ns: int | None = None, is_last: bool = True
+) -> HotWindow | None:
+    """
+    The window that follows *switch*; None where it is not complete in the events, or not by *until_ns*.
+
+    Args:
+        logs: All processes of the launch.
+        switch: Where it begins.
+        until_ns: The next command, which ends it in any case.
+        is_last: Whether it ends with its tokens. One that is followed by a switch of its block goes on until then: the
+            steps that pass while FlashProf sees that it is complete and its command arrives are measured, too. They
+            are half of all on a quick subject.
+    """
     steps = joint_steps(logs, switch.at_ns, until_ns)
     num_tokens = 0
     for index in range(switch.settle_steps, len(steps)):
@@ -116,7 +134,8 @@ def cut_window(logs: Sequence[EventLog], switch: Switch, *, until_ns: int | None
             start_ns = steps[switch.settle_steps - 1].end_ns
             if steps[index].end_ns <= start_ns:
                 return None
-            return HotWindow(switch=switch, start_ns=start_ns, steps=tuple(steps[switch.settle_steps : index + 1]))
+            end = index + 1 if is_last or until_ns is None else len(steps)
+            return HotWindow(switch=switch, start_ns=start_ns, steps=tuple(steps[switch.settle_steps : end]))
     return None
 
 
