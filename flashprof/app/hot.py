@@ -208,10 +208,7 @@ class _HotLaunch:
         logs = self._session.watch.logs
         known = [find_switch(logs, switch.command_id) or switch for switch in switches]
         ends_ns = [*(switch.at_ns for switch in known[1:]), None]
-        found = (
-            cut_window(logs, switch, until_ns=end_ns, is_last=end_ns is None)
-            for switch, end_ns in zip(known, ends_ns, strict=True)
-        )
+        found = (cut_window(logs, switch, until_ns=end_ns) for switch, end_ns in zip(known, ends_ns, strict=True))
         return [window for window in found if window is not None]
 
     def _after_changes(self) -> Iterator[HotWindow]:
@@ -234,6 +231,7 @@ class _HotLaunch:
             # The arm that is in force has settled in its last window.
             settle_steps=self._plan.min_settle_steps if arm is self._in_force else self._settle_steps,
             window_tokens=self._window_tokens,
+            runs_on=position < len(order) - 1,
         )
         ack = self._session.command(CommandName.SET_TOGGLES, values=dict(self._arms[arm]), **switch_detail(planned))
         self._in_force = arm

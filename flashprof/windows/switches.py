@@ -3,7 +3,7 @@ Hot windows: one launch cut at its acknowledged switches of toggles, from events
 
 A switch's acknowledgement says which arm begins, its place in which block, how many of the next steps are dropped
 (`settle_steps`) and how many tokens make a window. The window runs from the end of the last dropped step until all
-ranks have trained that many tokens, and on to the next switch of its block, which is sent then. One that is not
+ranks have trained that many tokens, or on to the next command where the switch says so (`runs_on`). One that is not
 complete before the next command, or before the end of the events, does not exist: a launch that was killed still has
 its complete ones.
 
@@ -50,11 +50,11 @@ class Switch:
     settle_steps: int
     """At least 1: the step that follows a switch is the first whose whole length lies behind it."""
     window_tokens: int
-
-    @property
-    def is_last(self) -> bool:
-        """Whether its window is the last of the block."""
-        return self.position == len(self.order) - 1
+    runs_on: bool = False
+    """
+    Whether its window goes on until the next command: the steps that pass while FlashProf sees that the tokens are
+    reached, and while its command arrives, are measured too. They are half of all on a quick subject.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,24 +108,12 @@ def cut_windows(logs: Sequence[EventLog]) -> list[HotWindow]:
         switch = read_switch(ack)
         if switch is not None and switch.block > WARMUP_BLOCK:
             until_ns = following.at_ns if following is not None else None
-            windows.append(cut_window(logs, switch, until_ns=until_ns, is_last=switch.is_last))
+            windows.append(cut_window(logs, switch, until_ns=until_ns))
     return [window for window in windows if window is not None]
 
 
-def cut_window(
-    logs: Sequence[EventLog], switch: Switch, *, until_ns: int | None = None, is_last: bool = True
-) -> HotWindow | None:
-    """
-    The window that follows *switch*; None where it is not complete in the events, or not by *until_ns*.
-
-    Args:
-        logs: All processes of the launch.
-        switch: Where it begins.
-        until_ns: The next command, which ends it in any case.
-        is_last: Whether it ends with its tokens. One that is followed by a switch of its block goes on until then: the
-            steps that pass while FlashProf sees that it is complete and its command arrives are measured, too. They
-            are half of all on a quick subject.
-    """
+def cut_window(logs: Sequence[EventLog], switch: Switch, *, until_ns: int | None = None) -> HotWindow | None:
+    """The window that follows *switch*; None where it is not complete in the events, or not by *until_ns*."""
     steps = joint_steps(logs, switch.at_ns, until_ns)
     num_tokens = 0
     for index in range(switch.settle_steps, len(steps)):
@@ -134,7 +122,7 @@ def cut_window(
             start_ns = steps[switch.settle_steps - 1].end_ns
             if steps[index].end_ns <= start_ns:
                 return None
-            end = index + 1 if is_last or until_ns is None else len(steps)
+            end = len(steps) if switch.runs_on and until_ns is not None else index + 1
             return HotWindow(switch=switch, start_ns=start_ns, steps=tuple(steps[switch.settle_steps : end]))
     return None
 
@@ -187,6 +175,7 @@ def read_switch(ack: Ack) -> Switch | None:
             label=str(detail["label"]),
             settle_steps=max(1, int(detail["settle_steps"])),
             window_tokens=max(1, int(detail["window_tokens"])),
+            runs_on=bool(detail.get("runs_on", False)),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -202,6 +191,7 @@ def switch_detail(switch: Switch) -> dict[str, Any]:
         "label": switch.label,
         "settle_steps": switch.settle_steps,
         "window_tokens": switch.window_tokens,
+        "runs_on": switch.runs_on,
     }
 
 

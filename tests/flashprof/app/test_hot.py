@@ -203,7 +203,11 @@ def test_windows_are_cut_by_tokens(world: World, window_tokens: int | None, num_
     _, folder = compare(world, study)
     windows, _ = hot_results(logs_of(folder), launch="run")
 
-    assert [num_steps] * 4 == [window.num_steps for window in windows]
+    *first, last = [window.num_steps for window in windows]
+
+    # The others go on while the next switch is sent, read and obeyed.
+    assert all(num_steps <= num <= num_steps + 3 for num in first)
+    assert max(first) > num_steps == last
 
 
 def test_no_pause_lies_between_blocks(world: World) -> None:

@@ -71,6 +71,17 @@ def test_a_window_begins_behind_its_settle_steps_and_holds_its_tokens() -> None:
     assert math.log(30 / 300e-9) == pytest.approx(windows[0].log_tok_per_s)
 
 
+def test_a_window_that_runs_on_holds_all_steps_until_the_next_command() -> None:
+    log = make_log(30)
+    for number, runs_on in enumerate((True, False)):
+        acknowledge(log, replace(make_switch(number + 1, 800 * number, position=number, order="AB"), runs_on=runs_on))
+    windows = hot_windows([log], launch="run-1")
+
+    assert [(200, 800, 6, 60), (1000, 1300, 3, 30)] == [
+        (window.start_ns, window.end_ns, window.num_steps, window.num_tokens) for window in windows
+    ]
+
+
 def test_a_window_that_the_next_command_cuts_off_does_not_exist() -> None:
     log = with_block(make_log(30), "AB", every_ns=400)
     log.acks.append(Ack(3, str(CommandName.STOP), 0, 800, {}))
