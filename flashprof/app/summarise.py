@@ -27,6 +27,7 @@ from flashprof.store.run_folder import RunFolder
 from flashprof.store.summary_file import summary_to_json
 from flashprof.store.tables import write_lanes, write_phases, write_windows
 from flashprof.windows.phases import lane_rows, phase_rows
+from flashprof.windows.switches import find_switches
 from flashprof.windows.table import build_windows, check_tokens
 from flashprof.windows.warmup import warmup_summary
 
@@ -60,7 +61,7 @@ def summarise(
         cell=_cell(experiment, logs, machine),
         outcome=outcome,
         reason=reason,
-        tok_per_s=throughput_interval(rates),
+        tok_per_s=None if find_switches(logs) else throughput_interval(rates),
         counted_by="events" if first_ns or experiment.subject.kind is SubjectKind.PIPELINE else "log",
         supervised_tok_per_s=sum(window.num_supervised_tokens for window in measured) / length_s if measured else 0.0,
         padding_share=sum(window.num_padding_tokens for window in measured) / padded if padded else 0.0,
@@ -76,7 +77,9 @@ def summarise(
         frames=hottest_frames(_by_role(stacks), top=TOP_FRAMES),
         threads=_threads(folder.samples),
         losses=loss_trend(logs),
-        notes=tuple(dict.fromkeys((*_refused_toggles(logs), *recording.notes, *_empty_windows(windows)))),
+        notes=tuple(
+            dict.fromkeys((*_refused_toggles(logs), *recording.notes, *_mixed_arms(logs), *_empty_windows(windows)))
+        ),
         paths=_paths(folder, has_stacks=bool(stacks)),
     )
     try:
@@ -182,6 +185,11 @@ def _applied(expression: str, logs: Sequence[EventLog]) -> str:
 
 def _refused_toggles(logs: Sequence[EventLog]) -> list[str]:
     return [f"toggle {name} is not applied: {reason}" for name, reason in _refused(logs).items()]
+
+
+def _mixed_arms(logs: Sequence[EventLog]) -> list[str]:
+    mixed = "both arms of a comparison took turns in this launch: it has no throughput of one cell"
+    return [mixed] if find_switches(logs) else []
 
 
 def _empty_windows(windows: Sequence[Window]) -> list[str]:

@@ -33,7 +33,8 @@ class CommandName(StrEnum):
     SET_TOGGLES = "set_toggles"
     """
     detail: `values`, toggle name to value, hot toggles only; in a hot comparison also `arm`, `block`, `position`,
-    `order`, `label`, `settle_steps`, `window_tokens`, `runs_on`. The acknowledgement repeats all of it, and adds `refused`.
+    `order`, `label`, `settle_steps`, `window_tokens`, `runs_on`. The acknowledgement repeats all of it, and adds
+    `refused`.
     """
     STOP = "stop"
     """Finish the step, save what is to be saved, end with status 0."""

@@ -46,6 +46,14 @@ def test_a_slower_candidate_is_found_hot_and_confirmed_by_launches(world: StudyW
     assert result.spent_s == pytest.approx(hot.spent_s + cold.spent_s)
 
 
+def test_a_launch_in_which_both_arms_took_turns_has_no_throughput_of_its_own(world: StudyWorld) -> None:
+    result = world.compare()
+    summary = json.loads((Path(dict(result.paths)["study"]) / "launches" / "hot-1" / "summary.json").read_text())
+
+    assert summary["tok_per_s"] is None
+    assert any("took turns" in note for note in summary["notes"])
+
+
 def test_each_pair_launches_both_arms_in_the_order_that_its_block_tells(world: StudyWorld) -> None:
     world.factor = SLOWER
     world.cold_only()

@@ -33,7 +33,7 @@ TRACEBACK = ["Traceback (most recent call last):", '  File "t.py", line 3, in f'
         (-9, [], 9, False, Outcome.KILLED, "OOM killer"),
         (137, [], 9, False, Outcome.KILLED, "SIGKILL"),
         # A worker's signal is not the main process's, which ends with an error of its own.
-        (4, ["error: target-0 was killed by SIGKILL", "  where: it left no message"], 9, False, Outcome.KILLED, "target-0"),
+        (4, ["error: target-0 was killed by SIGKILL", "  where: no message"], 9, False, Outcome.KILLED, "target-0"),
         (4, ["error: drafter-1 was killed by SIGSEGV"], 0, False, Outcome.KILLED, "native code failed"),
         (-9, [], 0, False, Outcome.KILLED, "dmesg"),
         (-9, [], 9, True, Outcome.TIMED_OUT, "stop_timeout_s"),
