@@ -65,7 +65,7 @@ def command(  # noqa: PLR0913, the signature is the command line
     Compare a cell with itself, to learn what this machine can tell apart.
 
     Writes a page: how often equal cells are called different, whether stated intervals hold the truth, the smallest
-    slow-down that is found in so many minutes, where the noise comes from, and settings. compare and gate read it.
+    slow-down that is found in so many minutes, where the noise comes from, and settings. compare reads it.
     """
     subject = SubjectSpec(
         preset=preset, topology=topology, toggles=expression, seed=seed, train_options=split_options(train_options)
