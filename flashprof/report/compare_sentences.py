@@ -15,8 +15,12 @@ MAX_LEFT_OUT = 6
 
 
 def is_failed(result: StudyResult) -> bool:
-    """Whether launches failed and nothing was measured that could be compared."""
-    return bool(result.failures) and not any(item.num_launches for item in result.comparisons)
+    """Whether launches failed and nothing was measured that could be compared; what the user stopped did not fail."""
+    return (
+        bool(result.failures)
+        and not result.is_interrupted
+        and not any(item.num_launches for item in result.comparisons)
+    )
 
 
 def answer(result: StudyResult) -> str:

@@ -141,6 +141,12 @@ def test_an_interrupted_study_says_that_it_can_go_on() -> None:
     assert "interrupted" not in render_study(study_results.inconclusive(), color=False, width=100)
 
 
+def test_what_the_user_stopped_before_anything_was_measured_did_not_fail() -> None:
+    stopped = replace(study_results.failed_arm(), comparisons=(), blocks=(), is_interrupted=True)
+
+    assert not render_study(stopped, color=False, width=100).startswith("failed")
+
+
 def test_markup_in_names_is_text() -> None:
     result = study_results.regression()
     blocks = tuple(replace(block, disturbances=("[blue]|",)) for block in result.blocks)
