@@ -35,6 +35,7 @@ from flashprof.contracts.comparison import Arm, Block
 from flashprof.contracts.experiment import Experiment, Output, Sampling, SubjectSpec, WindowPlan
 from flashprof.contracts.results import WindowKind
 from flashprof.decide.orders import block_order
+from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
 from flashprof.store.run_folder import create_run_folder
 from flashprof.store.tail import read_event_logs
 from flashprof.windows.table import build_windows
@@ -88,13 +89,13 @@ def measure_hot(folder: Path, name: str, until_s: float, given: dict[str, Any]) 
         lambda number: block_order(seed, number),
         first_block=1,
         on_block=on_block,
-        judge=MachineJudge(path / "counters.jsonl"),
+        judge=MachineJudge(path / COUNTERS_FILE),
     )
     start_s = time.monotonic()
     run_folder = create_run_folder(folder, name)
     recording = record(experiment, run_folder, wire(experiment, os.environ, Path.cwd()), Silent(), schedule)
     logs = read_event_logs(path / "events")
-    windows, blocks = hot_results(logs, launch=name, judge=MachineJudge(path / "counters.jsonl"))
+    windows, blocks = hot_results(logs, launch=name, judge=MachineJudge(path / COUNTERS_FILE))
     lead = next((log.steps for log in logs if log.header.trains), [])
     return {
         "outcome": str(recording.outcome),
@@ -116,7 +117,7 @@ def measure_cold(folder: Path, name: str, until_s: float, given: dict[str, Any])
     run_folder = create_run_folder(folder, name)
     recording = record(experiment, run_folder, wire(experiment, os.environ, Path.cwd()), Silent(), plain_windows)
     path = folder / f".{name}.part"
-    judge = MachineJudge(path / "counters.jsonl")
+    judge = MachineJudge(path / COUNTERS_FILE)
     measured = [
         window
         for window in build_windows(read_event_logs(path / "events"), steady_ns=recording.steady_ns)

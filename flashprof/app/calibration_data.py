@@ -21,6 +21,7 @@ from flashprof.stats.noise import MeasuredLaunch, launch_means, launch_spread, n
 from flashprof.stats.power import POWER, Judge, clear_share, find_power, judge_errors
 from flashprof.stats.recommend import Evidence, recommend
 from flashprof.stats.redraw import disjoint_stretches, drawn_pairs, random_pairings, redrawn_stretches
+from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
 from flashprof.store.tail import read_event_logs
 from flashprof.windows.switches import cut_windows, find_switches
 
@@ -201,7 +202,7 @@ def _measured(name: str, path: Path, logs: Sequence[EventLog], *, is_whole: bool
     """None where there is no block that counts."""
     if not cut_windows(logs):
         return None
-    windows, blocks = hot_results(logs, launch=name, judge=MachineJudge(path / "counters.jsonl"))
+    windows, blocks = hot_results(logs, launch=name, judge=MachineJudge(path / COUNTERS_FILE))
     if all(block.disturbances for block in blocks):
         return None
     steps = _lead_steps(logs)

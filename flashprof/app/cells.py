@@ -12,7 +12,7 @@ from flashprof.app.source import describe_tree, find_source
 from flashprof.contracts.cell import Cell
 from flashprof.contracts.events import EventLog
 from flashprof.contracts.experiment import Experiment, SubjectKind
-from flashprof.contracts.toggles import Toggle, Value, parse_toggles
+from flashprof.contracts.toggles import Toggle, Value, format_value, parse_toggles
 
 MACHINE_FACTS = ("host", "kernel", "cpu", "num_cores", "memory_gib", "governor", "max_cpu_clock_khz")
 NO_CAUSE = ("py-spy", "psutil")
@@ -70,7 +70,7 @@ def known_before_launch(experiment: Experiment, machine: Mapping[str, Any], regi
         facts["workload.seed"] = str(subject.seed)
         facts["workload.train_options"] = " ".join(_without_places(subject.train_options)) or "none"
         facts["topology"] = subject.topology
-        facts |= _toggle_facts(parse_toggles(subject.toggles, registry) if registry else {})
+        facts |= toggle_facts(parse_toggles(subject.toggles, registry) if registry else {})
     facts |= {f"versions.{name}": text for name, text in versions.items() if text and name not in NO_CAUSE}
     return Cell(facts | _source_facts(machine["source"]))
 
@@ -87,7 +87,7 @@ def build_cell(experiment: Experiment, machine: Mapping[str, Any], logs: Sequenc
     facts = dict(known_before_launch(experiment, machine).facts)
     said = _mark(logs, "cell")
     facts |= {name: str(value) for name, value in said.items() if name.partition(".")[0] in SUBJECT_SECTIONS}
-    facts |= _toggle_facts(_mark(logs, "toggles").get("values", {}))
+    facts |= toggle_facts(_mark(logs, "toggles").get("values", {}))
     tree = said.get("tree")
     if tree is not None and tree != machine["source"].get("tree"):
         # It runs from elsewhere than a look from outside could tell.
@@ -134,10 +134,9 @@ def _source_facts(source: Mapping[str, Any]) -> dict[str, str]:
     return {f"source.{name}": source[name] for name in ("commit", "dirty") if name in source}
 
 
-def _toggle_facts(values: Mapping[str, Value]) -> dict[str, str]:
-    words = {True: "on", False: "off"}
-    # 1 == True: a queue of depth 1 is a number all the same.
-    return {f"toggles.{name}": words[v] if isinstance(v, bool) else str(v) for name, v in values.items()}
+def toggle_facts(values: Mapping[str, Value]) -> dict[str, str]:
+    """Every toggle as one fact."""
+    return {f"toggles.{name}": format_value(value) for name, value in values.items()}
 
 
 def _without_places(options: Sequence[str]) -> Iterator[str]:

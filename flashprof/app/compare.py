@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from flashprof.app.cells import known_before_launch, survey
+from flashprof.app.cells import known_before_launch, survey, toggle_facts
 from flashprof.app.course import Course
 from flashprof.app.earlier import Earlier, find_earlier
 from flashprof.app.existing import compare_runs
@@ -148,11 +148,7 @@ def _known_facts(request: CompareRequest, ports: Ports) -> Cell:
 
 
 def _with_toggles(shared: Cell, arm: ArmSpec) -> Cell:
-    words = {True: "on", False: "off"}
-    toggles = {
-        f"toggles.{name}": words[value] if isinstance(value, bool) else str(value) for name, value in arm.values.items()
-    }
-    return Cell({**shared.facts, **toggles})
+    return Cell({**shared.facts, **toggle_facts(arm.values)})
 
 
 def _settings(request: CompareRequest) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from flashprof.decide.plan import StudyPlan
 from flashprof.decide.study import StudyState, next_action, observe, replay
 from flashprof.stats.compare import compare_blocks
 from flashprof.stats.sanity import check_numbers
+from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
 from flashprof.store.run_folder import read_manifest
 from flashprof.store.study_folder import CutOffLaunch, StudyFolder
 from flashprof.store.tail import read_event_logs
@@ -74,7 +75,7 @@ class Course:
         self.learn(CallBegan())
 
     def _salvage_hot(self, launch: CutOffLaunch, end: HotEnded, logs: Sequence[EventLog]) -> None:
-        judge = MachineJudge(launch.path / "counters.jsonl")
+        judge = MachineJudge(launch.path / COUNTERS_FILE)
         known = {block.number for block in self.state.hot_blocks}
         site = self.state.plan.site(int(end.run_id.rpartition("-")[2]))
         for block in hot_results(logs, launch=end.run_id, site=site, judge=judge)[1]:
@@ -102,7 +103,7 @@ class Course:
                 outcome=outcome,
                 reason=end.reason,
                 length_s=end.length_s,
-                judge=MachineJudge(launch.path / "counters.jsonl"),
+                judge=MachineJudge(launch.path / COUNTERS_FILE),
             )
         )
 

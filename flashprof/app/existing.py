@@ -15,6 +15,7 @@ from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import Window, WindowKind
 from flashprof.stats.compare import compare_existing
 from flashprof.store.calibration_file import find_calibration
+from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
 from flashprof.store.run_folder import read_manifest
 
 UNDER_TEST = ("toggles", "source")
@@ -97,7 +98,7 @@ def _read(path: Path) -> _Run:
             allowed="a run that was measured by this FlashProf",
             next_command="measure it again: flashprof run",
         )
-    rate = launch_rate(_windows(path), MachineJudge(path / "counters.jsonl"))
+    rate = launch_rate(_windows(path), MachineJudge(path / COUNTERS_FILE))
     return _Run(
         path=path,
         cell=Cell(facts),

@@ -18,6 +18,7 @@ from flashprof.contracts.results import Window
 from flashprof.decide.orders import ARM_OF
 from flashprof.stats.disturbance import DisturbanceLimits, arm_note, level_note, standing_load
 from flashprof.stats.multiplicity import PhaseKey, phase_changes
+from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
 from flashprof.store.tail import read_event_logs
 from flashprof.windows.costs import PhaseCosts
 from flashprof.windows.table import build_windows
@@ -84,7 +85,7 @@ def add_phases(
 
 def _read(folder: Path, block: Block, place: int) -> MeasuredLaunch:
     logs = read_event_logs(folder / "events")
-    judge = MachineJudge(folder / "counters.jsonl")
+    judge = MachineJudge(folder / COUNTERS_FILE)
     run_id = block.launches[place]
     if block.method is Method.HOT:
         windows, _ = hot_results(logs, launch=run_id, judge=judge)

@@ -21,6 +21,7 @@ from flashprof.contracts.errors import SubjectError, UsageError
 from flashprof.contracts.events import Ack, EventLog
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.toggles import ToggleValues
+from flashprof.decide.orders import ARM_OF
 from flashprof.stats.composition import adjusted_log_rates, fit_step_cost, log_excess
 from flashprof.stats.settle import find_settle_steps
 from flashprof.stats.steady import find_steady
@@ -40,7 +41,6 @@ from flashprof.windows.switches import (
     undisturbed,
 )
 
-ARMS = {"A": Arm.BASE, "B": Arm.CANDIDATE}
 MODEL_WINDOWS = 256
 """
 What batches cost is fitted on so many latest windows: 1,024 steps give the cost of a token to 0.5 %, in 4 ms a block
@@ -176,7 +176,7 @@ class _HotLaunch:
         """All windows of one block; no pause between them."""
         switches: list[Switch] = []
         for position, letter in enumerate(order):
-            arm = ARMS[letter]
+            arm = ARM_OF[letter]
             switches.append(self._switch(arm, number, position, order, f"{number}.{position + 1} {arm}"))
             self._cut.append(self._wait_for_window(switches[-1]))
         self._cut[-len(order) :] = self._cut_whole(switches)

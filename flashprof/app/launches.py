@@ -20,10 +20,11 @@ from flashprof.contracts.experiment import Experiment, Output, Sampling
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import Window
 from flashprof.contracts.study import ArmSpec, CompareRequest
-from flashprof.contracts.toggles import Value
+from flashprof.contracts.toggles import Value, format_value
 from flashprof.decide.actions import LaunchCold, MeasureHot
 from flashprof.decide.observations import ColdFailed, ColdLaunch, HotEnded
 from flashprof.decide.orders import block_order
+from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
 from flashprof.store.tail import read_event_logs
 from flashprof.windows.switches import Judge
 
@@ -71,7 +72,7 @@ class StudyLaunches:
             first_block=action.first_block,
             on_block=lambda block: on_block(block, (ports.clock.monotonic_ns() - start_ns) / 1e9),
             site=action.site,
-            judge=MachineJudge(self.folder / f".{action.run_id}.part" / "counters.jsonl"),
+            judge=MachineJudge(self.folder / f".{action.run_id}.part" / COUNTERS_FILE),
         )
         summary = run(self._experiment(request.base, action.run_id), ports, self.progress, schedule=schedule)
         length_s = (ports.clock.monotonic_ns() - start_ns) / 1e9
@@ -101,7 +102,7 @@ class StudyLaunches:
             outcome=summary.outcome,
             reason=summary.reason,
             length_s=(ports.clock.monotonic_ns() - start_ns) / 1e9,
-            judge=MachineJudge(folder / "counters.jsonl"),
+            judge=MachineJudge(folder / COUNTERS_FILE),
         )
 
     def _hot_plan(self) -> HotPlan:
@@ -154,8 +155,8 @@ def unhonoured(logs: Sequence[EventLog], spec: ArmSpec, under_test: Sequence[str
         if applied.get(name, asked) != asked:
             return UsageError(
                 f"the subject does not honour toggle {name} here, so the arms would be the same cell",
-                offered=f"{name}={_word(asked)}",
-                allowed=f"{name}={_word(applied[name])}",
+                offered=f"{name}={format_value(asked)}",
+                allowed=f"{name}={format_value(applied[name])}",
                 next_command="flashprof run --list-toggles says what each toggle needs",
             )
     return None
@@ -208,7 +209,3 @@ def cold_observation(
 
 def _join(numbers: Sequence[int]) -> str:
     return ",".join(map(str, numbers))
-
-
-def _word(value: Value) -> str:
-    return ("off", "on")[value] if isinstance(value, bool) else str(value)

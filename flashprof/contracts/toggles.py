@@ -82,6 +82,11 @@ class Toggle:
         return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
 
 
+def format_value(value: Value) -> str:
+    """A value as a person writes it: `on`, `off`, `8`. A depth of 1 is a number, though 1 == True."""
+    return ("off", "on")[value] if isinstance(value, bool) else str(value)
+
+
 def parse_toggles(expression: str, registry: Sequence[Toggle]) -> ToggleValues:
     """
     Turn an expression into a value for every toggle of *registry*.

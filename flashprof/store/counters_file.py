@@ -19,6 +19,8 @@ from flashprof.contracts.machine import GpuReading, MachineReading
 
 FORMAT = "flashprof-counters"
 VERSION = 1
+FILE_NAME = "counters.jsonl"
+"""In a run folder."""
 
 
 class CountersWriter:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from flashprof.contracts.errors import FormatError, ToolError, UsageError
+from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
 
 FORMAT = "flashprof-run"
 VERSION = 1
@@ -61,7 +62,7 @@ class RunFolder:
     @property
     def counters(self) -> Path:
         """What the machine did meanwhile, read about once a second."""
-        return self.part / "counters.jsonl"
+        return self.part / COUNTERS_FILE
 
     @property
     def log(self) -> Path:
@@ -140,12 +141,7 @@ def create_run_folder(reports: Path, run_id: str) -> RunFolder:
         # Without exist_ok: of two FlashProfs that start at once, one gets the name.
         folder.part.mkdir()
     except OSError as error:
-        raise UsageError(
-            f"cannot write to the reports folder: {error.strerror}",
-            where=str(reports),
-            allowed="a folder that exists or can be made, and is writable",
-            next_command="--reports DIRECTORY",
-        ) from error
+        raise unwritable(reports, error) from error
     try:
         _fill(folder)
     except OSError as error:
@@ -156,6 +152,16 @@ def create_run_folder(reports: Path, run_id: str) -> RunFolder:
             next_command=f"df -h {reports}, or --reports DIRECTORY",
         ) from error
     return folder
+
+
+def unwritable(reports: Path, error: OSError) -> UsageError:
+    """What to tell a user whose reports folder cannot be used."""
+    return UsageError(
+        f"cannot write to the reports folder: {error.strerror}",
+        where=str(reports),
+        allowed="a folder that exists or can be made, and is writable",
+        next_command="--reports DIRECTORY",
+    )
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

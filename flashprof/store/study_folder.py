@@ -35,6 +35,7 @@ from flashprof.decide.observations import (
     observation_from_json,
     observation_to_json,
 )
+from flashprof.store.run_folder import unwritable
 
 FORMAT = "flashprof-study"
 VERSION = 1
@@ -169,12 +170,7 @@ def open_study(
     except Timeout as error:
         raise _under_way(path, owner) from error
     except OSError as error:
-        raise UsageError(
-            f"cannot write to the reports folder: {error.strerror}",
-            where=str(reports),
-            allowed="a folder that exists or can be made, and is writable",
-            next_command="--reports DIRECTORY",
-        ) from error
+        raise unwritable(reports, error) from error
     try:
         owner.write_text(json.dumps({"host": platform.node(), "pid": os.getpid()}), encoding="utf-8")
         if fresh and path.exists():

@@ -14,6 +14,7 @@ from flashprof.contracts.toggles import (
     ToggleValues,
     Value,
     format_toggles,
+    format_value,
     parse_toggles,
     toggles_from_json,
     toggles_to_json,
@@ -153,3 +154,11 @@ def test_fields_of_a_newer_source_tree_are_ignored() -> None:
 def test_a_list_that_is_no_registry_is_a_format_error(raw: list[dict[str, object]]) -> None:
     with pytest.raises(FormatError):
         toggles_from_json(raw)
+
+
+@pytest.mark.parametrize(("value", "text"), [(True, "on"), (False, "off"), (1, "1"), (8, "8")])
+def test_a_value_is_written_as_a_person_writes_it(value: Value, text: str) -> None:
+    toggle = REGISTRY[0] if isinstance(value, bool) else REGISTRY[2]
+
+    assert text == format_value(value)
+    assert (value, type(value)) == (toggle.parse(text), type(toggle.parse(text)))
