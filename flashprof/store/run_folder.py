@@ -31,6 +31,16 @@ MIN_FREE_BYTES = 64 * 2**20
 RESERVE_BYTES = 2 * 2**20
 """Tables, summary, report and flamegraph of the tiny preset take 0.5 MB."""
 FULL_BYTES = 2**20
+INSTRUMENT = ("__init__.py", "control.py", "events.py")
+"""Contracts that are the emitter's own: what it writes and what it reads must be of today's form."""
+FALLBACK = "fallback"
+"""The rest of them, for a subject that has no FlashProf on its path."""
+LOOK_FURTHER = """
+import os, pkgutil
+__path__ = pkgutil.extend_path(__path__, __name__)
+"""
+"""Ends the copied packages' files: what is not in the copy is looked for along the subject's path."""
+ADD_FALLBACK = f'__path__.append(os.path.join(os.path.dirname(__file__), "{FALLBACK}"))\n'
 MAX_NAME_BYTES = 200
 """File systems allow 255; `.NAME.part` and a temporary ending must fit."""
 
@@ -251,13 +261,18 @@ def _fill(folder: RunFolder) -> None:
 
 
 def _copy_emitter(target: Path) -> None:
-    """The emitter and the contracts that it imports: floor 0, nothing else."""
+    """The emitter and the contracts that it imports. All other contracts are those of the subject's own commit."""
     package = target / "flashprof"
-    (package / "contracts").mkdir(parents=True)
+    fallback = package / "contracts" / FALLBACK
+    fallback.mkdir(parents=True)
     source = resources.files("flashprof")
     for file in source.iterdir():
         if file.name == "__init__.py" or (file.name.startswith("emit") and file.name.endswith(".py")):
             (package / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     for file in source.joinpath("contracts").iterdir():
         if file.name.endswith(".py"):
-            (package / "contracts" / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+            folder = package / "contracts" if file.name in INSTRUMENT else fallback
+            (folder / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    for init, more in ((package / "__init__.py", ""), (package / "contracts" / "__init__.py", ADD_FALLBACK)):
+        with init.open("a", encoding="utf-8") as copy:
+            copy.write(LOOK_FURTHER + more)
