@@ -212,7 +212,7 @@ class Study:
         planned = Switch(
             command_id=0,
             at_ns=0,
-            arm=ARM_OF[turn.order[place]],
+            cell=ARM_OF[turn.order[place]],
             block=number,
             position=place,
             order=turn.order,

@@ -9,22 +9,18 @@ blocks again in the events of a launch that was killed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from flashprof.app.measure import Schedule
 from flashprof.app.session import Session
+from flashprof.app.switching import Switching, after_changes, check_cut, warm_stretches
 from flashprof.contracts.comparison import Arm, ArmWindow, Block
-from flashprof.contracts.control import CommandName
-from flashprof.contracts.errors import SubjectError, UsageError
-from flashprof.contracts.events import Ack, EventLog
-from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.events import EventLog
 from flashprof.contracts.toggles import ToggleValues
 from flashprof.decide.orders import ARM_OF
 from flashprof.stats.composition import adjusted_log_rates, fit_step_cost, log_excess
 from flashprof.stats.settle import find_settle_steps
-from flashprof.stats.steady import find_steady
 from flashprof.windows.switches import (
     WARMUP_BLOCK,
     HotWindow,
@@ -35,9 +31,7 @@ from flashprof.windows.switches import (
     cut_window,
     cut_windows,
     find_switch,
-    find_switches,
     joint_steps,
-    switch_detail,
     undisturbed,
 )
 
@@ -70,18 +64,12 @@ class HotPlan:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        if not 1 <= self.min_settle_steps <= self.max_settle_steps:
-            raise UsageError(
-                "settle steps are out of range",
-                offered=f"{self.min_settle_steps} to {self.max_settle_steps}",
-                allowed="1 or more, the least not above the most",
-            )
-        if self.window_steps < 1 or (self.window_tokens is not None and self.window_tokens < 1):
-            raise UsageError(
-                "a window holds no tokens",
-                offered=f"{self.window_tokens} tokens, {self.window_steps} steps",
-                allowed="1 or more",
-            )
+        check_cut(
+            min_settle_steps=self.min_settle_steps,
+            max_settle_steps=self.max_settle_steps,
+            window_steps=self.window_steps,
+            window_tokens=self.window_tokens,
+        )
 
 
 def hot_blocks(
@@ -132,7 +120,7 @@ def hot_results(
     Each block's windows are adjusted by what was known when it ended, so that the same blocks come out as live. The
     windows of a block that was cut off are there too.
     """
-    cut, warm = cut_windows(logs), _warm_stretches(logs)
+    cut, warm = cut_windows(logs), warm_stretches(logs)
     numbers = sorted({window.switch.block for window in cut})
     windows: list[ArmWindow] = []
     for number in numbers:
@@ -144,12 +132,7 @@ class _HotLaunch:
     """One launch under alternation: what is in force, and what was measured so far."""
 
     def __init__(self, session: Session, plan: HotPlan, arms: Mapping[Arm, ToggleValues]) -> None:
-        if not session.watch.lead_steps:
-            raise SubjectError(
-                "a hot comparison needs a subject that reports its steps; this one reports none",
-                outcome=Outcome.TOOL_FAILED,
-                next_command="--method cold",
-            )
+        self._switching = Switching(session=session, window_timeout_s=plan.window_timeout_s, remedy="--method cold")
         self._session = session
         self._plan = plan
         self._arms = arms
@@ -164,7 +147,7 @@ class _HotLaunch:
         for position, arm in enumerate(Arm):
             self._session.progress.stage(f"warming up the {arm}", total_s=self._session.plan.steady_timeout_s)
             switch = self._switch(arm, WARMUP_BLOCK, position, "AB", f"warm-up {arm}")
-            self._wait_until_steady(switch)
+            self._switching.warm_up(switch, f"the {arm}")
             if not self._plan.window_tokens:
                 steps = joint_steps(self._session.watch.logs, switch.at_ns)
                 mean_tokens = sum(step.num_tokens for step in steps) / max(1, len(steps))
@@ -178,9 +161,9 @@ class _HotLaunch:
         for position, letter in enumerate(order):
             arm = ARM_OF[letter]
             switches.append(self._switch(arm, number, position, order, f"{number}.{position + 1} {arm}"))
-            self._cut.append(self._wait_for_window(switches[-1]))
+            self._cut.append(self._switching.wait_for_window(switches[-1]))
         self._cut[-len(order) :] = self._cut_whole(switches)
-        self._warm = self._warm or _warm_stretches(self._session.watch.logs)
+        self._warm = self._warm or warm_stretches(self._session.watch.logs)
         # A window can be judged once a reading follows its end.
         self._session.watch.read_machine()
         windows = _windows_of_last_block(self._cut, self._warm, launch=self._session.run_id, judge=judge)
@@ -190,10 +173,8 @@ class _HotLaunch:
     def settle_from_now_on(self) -> None:
         """Find how many steps to drop after a switch; later switches carry the number."""
         cost = fit_step_cost([*self._cut, *self._warm])
-        profiles = {
-            arm: [log_excess(stretch, cost) for stretch in self._after_changes() if stretch.switch.arm is arm]
-            for arm in Arm
-        }
+        changes = [after for _, after in after_changes(self._session.watch.logs, self._cut)]
+        profiles = {arm: [log_excess(after, cost) for after in changes if after.switch.cell == arm] for arm in Arm}
         most = self._plan.max_settle_steps - 1
         # The step after a switch is dropped anyway: its profile begins with the second.
         found = max(1 + find_settle_steps(profiles[arm], most) for arm in Arm)
@@ -211,19 +192,11 @@ class _HotLaunch:
         found = (cut_window(logs, switch, until_ns=end_ns) for switch, end_ns in zip(known, ends_ns, strict=True))
         return [window for window in found if window is not None]
 
-    def _after_changes(self) -> Iterator[HotWindow]:
-        """All steps but the first that followed a switch to the other arm."""
-        logs = self._session.watch.logs
-        for before, window in pairwise(self._cut):
-            if before.switch.arm is not window.switch.arm:
-                first, *steps = joint_steps(logs, window.switch.at_ns, window.end_ns)
-                yield HotWindow(switch=window.switch, start_ns=first.end_ns, steps=tuple(steps))
-
     def _switch(self, arm: Arm, block: int, position: int, order: str, label: str) -> Switch:
         planned = Switch(
             command_id=0,
             at_ns=0,
-            arm=arm,
+            cell=arm,
             block=block,
             position=position,
             order=order,
@@ -233,75 +206,9 @@ class _HotLaunch:
             window_tokens=self._window_tokens,
             runs_on=position < len(order) - 1,
         )
-        ack = self._session.command(CommandName.SET_TOGGLES, values=dict(self._arms[arm]), **switch_detail(planned))
+        switch = self._switching.switch(planned, self._arms[arm])
         self._in_force = arm
-        return self._checked(ack)
-
-    def _checked(self, ack: Ack | None) -> Switch:
-        if ack is None:
-            raise SubjectError(
-                "the subject does not answer the command to set toggles",
-                outcome=Outcome.TIMED_OUT,
-                next_command="--method cold",
-            )
-        if ack.detail.get("refused"):
-            refused = "; ".join(f"{name}: {why}" for name, why in ack.detail["refused"].items())
-            raise UsageError(
-                "the subject refuses to switch toggles while it runs",
-                offered=refused,
-                allowed="hot toggles",
-                next_command="--method cold",
-            )
-        switch = find_switch(self._session.watch.logs, ack.command_id)
-        if switch is None:
-            raise SubjectError(
-                "the subject acknowledges a switch without repeating the command's detail",
-                outcome=Outcome.TOOL_FAILED,
-                next_command="--method cold",
-            )
         return switch
-
-    def _wait_until_steady(self, switch: Switch) -> None:
-        watch, plan = self._session.watch, self._session.plan
-        has_begun = watch.wait(
-            lambda: bool(joint_steps(watch.logs, switch.at_ns)) or None,
-            timeout_s=plan.start_timeout_s,
-            progress=self._session.progress,
-            # The first use of an arm may compile for minutes.
-            may_be_silent=True,
-        )
-        if has_begun is None:
-            raise SubjectError(
-                f"no training step within {plan.start_timeout_s:.0f} s of the first switch to the {switch.arm}",
-                outcome=Outcome.TIMED_OUT,
-                next_command="--set windows.start_timeout_s=SECONDS waits longer",
-            )
-
-        def find() -> int | None:
-            steps = joint_steps(watch.logs, switch.at_ns)
-            return find_steady([step.end_ns for step in steps], [step.num_tokens for step in steps])
-
-        if watch.wait(find, timeout_s=plan.steady_timeout_s, progress=self._session.progress) is None:
-            self._session.note(
-                f"the {switch.arm} had not settled {plan.steady_timeout_s:.0f} s after the first switch to it; "
-                "measured all the same (--set windows.steady_timeout_s=SECONDS waits longer)"
-            )
-
-    def _wait_for_window(self, switch: Switch) -> HotWindow:
-        watch = self._session.watch
-        # Asked for again each time: the lead rank's own acknowledgement may come after another's.
-        window = watch.wait(
-            lambda: cut_window(watch.logs, find_switch(watch.logs, switch.command_id) or switch),
-            timeout_s=self._plan.window_timeout_s,
-            progress=self._session.progress,
-        )
-        if window is None:
-            raise SubjectError(
-                f"window {switch.label} did not get its {switch.window_tokens:,} tokens "
-                f"within {self._plan.window_timeout_s:.0f} s",
-                outcome=Outcome.TIMED_OUT,
-            )
-        return window
 
 
 def _until_block(cut: Sequence[HotWindow], number: int) -> list[HotWindow]:
@@ -318,15 +225,3 @@ def _windows_of_last_block(
         for window, rate in zip(latest, adjusted_log_rates(latest, warm), strict=True)
         if window.switch.block == cut[-1].switch.block
     ]
-
-
-def _warm_stretches(logs: Sequence[EventLog]) -> list[HotWindow]:
-    """The later half of each warm-up visit: steps of either arm before there are windows."""
-    stretches = []
-    for switch, following in pairwise(find_switches(logs)):
-        if switch.block == WARMUP_BLOCK:
-            steps = joint_steps(logs, switch.at_ns, following.at_ns)
-            half = len(steps) // 2
-            if half:
-                stretches.append(HotWindow(switch=switch, start_ns=steps[half - 1].end_ns, steps=tuple(steps[half:])))
-    return stretches

@@ -3,7 +3,8 @@ One live launch of a subject, and what can be asked of it while it runs.
 
     start (launch → first step → steady state) → commands, windows → finish, or close at any time
 
-What is done between start and finish is a schedule's business: `app.measure.plain_windows`, `app.hot.hot_blocks`.
+What is done between start and finish is a schedule's business: `app.measure.plain_windows`, `app.hot.hot_blocks`,
+`app.visits.serve_visits`.
 """
 
 from __future__ import annotations
@@ -139,8 +140,16 @@ class Session:
         if watch.lead_steps:
             watch.wait(lambda: True if len(watch.lead_steps) >= until else None, timeout_s=self.plan.hang_timeout_s)
 
-    def take_window(self, kind: WindowKind, label: str, seconds: float) -> None:
-        """One window, cut by tokens: as many as the lead rank trains in *seconds* of its steady state."""
+    def take_window(self, kind: WindowKind, label: str, seconds: float, **about: Any) -> None:
+        """
+        One window, cut by tokens: as many as the lead rank trains in *seconds* of its steady state.
+
+        Args:
+            kind: Whether samplers are attached.
+            label: Unique in the launch.
+            seconds: Planned length.
+            about: Plain JSON values to find again beside the window's start.
+        """
         assert self._subject is not None
         if kind is WindowKind.PROFILE:
             targets = self._ports.find_targets(self.watch, self._subject.pid)
@@ -149,7 +158,7 @@ class Session:
                 return
         self.let_settle()
         self.progress.stage(label.replace("-", " window "), total_s=seconds)
-        start_ns = self._boundary(CommandName.WINDOW_START, label=label, kind=str(kind))
+        start_ns = self._boundary(CommandName.WINDOW_START, label=label, kind=str(kind), **about)
         self._wait_for_tokens(start_ns, seconds)
         self._boundary(CommandName.WINDOW_END, label=label)
         self._samplers.stop()
@@ -326,7 +335,7 @@ class Session:
             progress=self.progress,
         )
 
-    def _boundary(self, name: CommandName, **detail: str) -> int:
+    def _boundary(self, name: CommandName, **detail: Any) -> int:
         """Set a window's start or end: at the subject's step boundary, or by our own clock if it does not listen."""
         command = self._commands.send(name, **detail)
         if self.listens:

@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flashprof.app.log_readings import Reading
+from flashprof.app.launch_windows import launch_windows
 from flashprof.app.measure import Recording
-from flashprof.contracts.control import CommandName
 from flashprof.contracts.errors import FlashProfError
-from flashprof.contracts.events import Ack, EventLog, Header
+from flashprof.contracts.events import EventLog
 from flashprof.contracts.experiment import Experiment, SubjectKind
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import RunSummary, ThreadRow, Window, WindowKind
@@ -28,7 +27,7 @@ from flashprof.store.summary_file import summary_to_json
 from flashprof.store.tables import write_lanes, write_phases, write_windows
 from flashprof.windows.phases import lane_rows, phase_rows
 from flashprof.windows.switches import find_switches
-from flashprof.windows.table import build_windows, check_tokens
+from flashprof.windows.table import check_tokens
 from flashprof.windows.warmup import warmup_summary
 
 TOP_FRAMES = 12
@@ -48,7 +47,7 @@ def summarise(
     A full disk is an outcome: the summary is returned all the same.
     """
     first_ns = min((log.steps[0].end_ns for log in logs if log.header.trains and log.steps), default=None)
-    windows = _windows(logs, recording) if first_ns else _windows_of_readings(recording)
+    windows = launch_windows(logs, recording.observed, recording.readings.readings, steady_ns=recording.steady_ns)
     outcome, reason = _checked(recording, logs, windows)
     stacks = _read_stacks(folder.samples)
     measured = [window for window in windows if window.kind is WindowKind.MEASURE and window.num_tokens]
@@ -78,7 +77,7 @@ def summarise(
         threads=_threads(folder.samples),
         losses=loss_trend(logs),
         notes=tuple(
-            dict.fromkeys((*_refused_toggles(logs), *recording.notes, *_mixed_arms(logs), *_empty_windows(windows)))
+            dict.fromkeys((*_refused_toggles(logs), *recording.notes, *_mixed_cells(logs), *_empty_windows(windows)))
         ),
         paths=_paths(folder, has_stacks=bool(stacks)),
     )
@@ -93,54 +92,6 @@ def summarise(
         reason = f"{error.strerror or error}: {error.filename or folder.part}; df -h {folder.part.parent}"
         return replace(summary, outcome=Outcome.TOOL_FAILED, reason=reason)
     return summary
-
-
-def _windows(logs: Sequence[EventLog], recording: Recording) -> tuple[Window, ...]:
-    return build_windows([*logs, *_observer(logs, recording.observed)], steady_ns=recording.steady_ns)
-
-
-def _observer(logs: Sequence[EventLog], observed: Sequence[Ack]) -> list[EventLog]:
-    """FlashProf's own window boundaries in the form of a process's events."""
-    if not observed:
-        return []
-    first = logs[0].header
-    header = Header(
-        role="flashprof",
-        rank=0,
-        host=first.host,
-        pid=0,
-        trains=False,
-        wall_ns=first.wall_ns,
-        monotonic_ns=first.monotonic_ns,
-    )
-    return [EventLog(header=header, acks=list(observed))]
-
-
-def _windows_of_readings(recording: Recording) -> tuple[Window, ...]:
-    """Windows of a subject that only prints its throughput: tokens are its own figure times our clock."""
-    starts = {ack.detail["label"]: ack for ack in recording.observed if ack.name == CommandName.WINDOW_START}
-    ends = {ack.detail["label"]: ack for ack in recording.observed if ack.name == CommandName.WINDOW_END}
-    windows = []
-    for label, start in starts.items():
-        if label in ends:
-            end_ns = ends[label].at_ns
-            inside = [reading for reading in recording.readings.readings if start.at_ns < reading.at_ns <= end_ns]
-            windows.append(_reading_window(label, start, end_ns, inside))
-    return tuple(windows)
-
-
-def _reading_window(label: str, start: Ack, end_ns: int, inside: Sequence[Reading]) -> Window:
-    mean_tok_per_s = sum(reading.tok_per_s for reading in inside) / len(inside) if inside else 0.0
-    return Window(
-        label=label,
-        kind=WindowKind(start.detail["kind"]),
-        start_ns=start.at_ns,
-        end_ns=end_ns,
-        num_steps=len(inside),
-        num_tokens=round(mean_tok_per_s * (end_ns - start.at_ns) / 1e9),
-        num_supervised_tokens=0,
-        num_padding_tokens=0,
-    )
 
 
 def _checked(recording: Recording, logs: Sequence[EventLog], windows: Sequence[Window]) -> tuple[Outcome, str]:
@@ -187,8 +138,8 @@ def _refused_toggles(logs: Sequence[EventLog]) -> list[str]:
     return [f"toggle {name} is not applied: {reason}" for name, reason in _refused(logs).items()]
 
 
-def _mixed_arms(logs: Sequence[EventLog]) -> list[str]:
-    mixed = "both arms of a comparison took turns in this launch: it has no throughput of one cell"
+def _mixed_cells(logs: Sequence[EventLog]) -> list[str]:
+    mixed = "several cells took turns in this launch: it has no throughput of one cell"
     return [mixed] if find_switches(logs) else []
 
 

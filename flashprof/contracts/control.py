@@ -27,14 +27,14 @@ class CommandName(StrEnum):
     """What a subject can be asked to do."""
 
     WINDOW_START = "window_start"
-    """detail: `label` (unique in the run), `kind` (`measure` or `profile`)"""
+    """detail: `label` (unique in the run), `kind` (`measure` or `profile`); in a search also `cell`, `mark`"""
     WINDOW_END = "window_end"
     """detail: `label`"""
     SET_TOGGLES = "set_toggles"
     """
-    detail: `values`, toggle name to value, hot toggles only; in a hot comparison also `arm`, `block`, `position`,
-    `order`, `label`, `settle_steps`, `window_tokens`, `runs_on`. The acknowledgement repeats all of it, and adds
-    `refused`.
+    detail: `values`, toggle name to value, hot toggles only; where cells take turns also `cell`, `block`,
+    `position`, `order`, `label`, `settle_steps`, `window_tokens`, `runs_on`, `mark`. The acknowledgement
+    repeats all of it, and adds `refused`.
     """
     STOP = "stop"
     """Finish the step, save what is to be saved, end with status 0."""

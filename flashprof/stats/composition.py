@@ -5,8 +5,8 @@ Batches differ, and that is most of the noise of a short window: on the tiny pre
 has a standard deviation of 9.3 %, and 4.7 % once the step's time is regressed on its tokens.
 
 The model is a step's time = fixed + per token × tokens (+ per padding token × padding, where it earns its place).
-It is fitted on the steps of both arms with an own fixed part for each, so that a difference between the arms does
-not pass for one of batches; what is taken out of a window is what its batches alone explain, by one model for both.
+It is fitted on the steps of all cells with an own fixed part for each, so that a difference between cells does not
+pass for one of batches; what is taken out of a window is what its batches alone explain, by one model for all.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashprof.contracts.comparison import Arm
 from flashprof.contracts.events import Step
+from flashprof.stats.settle import LOG_STANDSTILL
 from flashprof.windows.switches import HotWindow
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MIN_STEPS = 30
-LOG_STANDSTILL = math.log(4)
-"""A step of over 4 times the median time per token is a compile or a pause, as in `stats.steady`."""
 MAX_DEVIATIONS = 4.0
 """Robust standard deviations; steps beyond it fit no better, and a few of them bend the line."""
 
@@ -49,16 +47,20 @@ class StepCost:
         return expected
 
 
-def adjusted_log_rates(windows: Sequence[HotWindow], also: Sequence[HotWindow] = ()) -> tuple[float, ...]:
+def adjusted_log_rates(
+    windows: Sequence[HotWindow], also: Sequence[HotWindow] = (), *, typical: Sequence[Step] = ()
+) -> tuple[float, ...]:
     """
     Log tok/s of each window as if all had been made of the same batches.
 
     Args:
-        windows: Of one launch, both arms.
+        windows: Of one launch, all cells.
         also: More steady stretches of that launch, for the fit only.
+        typical: Steps whose composition sets the level; none: the windows' own. Rates that are judged as they come
+            need one level for all, those of one block none.
 
     Returns:
-        As many; the level is that of the windows' typical composition. As measured where no model can be fitted:
+        As many; the level is that of the typical composition. As measured where no model can be fitted:
         fewer than 30 steps, batches that are all alike, or a model that makes some window 4 times as dear as another.
     """
     import numpy as np
@@ -71,7 +73,13 @@ def adjusted_log_rates(windows: Sequence[HotWindow], also: Sequence[HotWindow] =
     expected_s = np.array([cost.expected_s(window.steps).sum() for window in windows])
     if not (expected_s > 0).all():
         return measured
-    explained = np.log(tokens / expected_s) - np.log(tokens.sum() / expected_s.sum())
+    level = np.log(tokens.sum() / expected_s.sum())
+    if typical:
+        typical_s = cost.expected_s(typical).sum()
+        if not typical_s > 0:
+            return measured
+        level = np.log(sum(step.num_tokens for step in typical) / typical_s)
+    explained = np.log(tokens / expected_s) - level
     if np.abs(explained).max() > LOG_STANDSTILL:
         return measured
     return tuple((np.array(measured) - explained).tolist())
@@ -95,8 +103,9 @@ def fit_step_cost(stretches: Sequence[HotWindow]) -> StepCost | None:
     """The model, fitted by least squares without standstills and outliers; None where there is none to be had."""
     import numpy as np
 
+    places = {cell: place for place, cell in enumerate(sorted({stretch.switch.cell for stretch in stretches}))}
     rows = [
-        (length_ns / 1e9, step.num_tokens, step.num_padding_tokens, stretch.switch.arm is Arm.CANDIDATE)
+        (length_ns / 1e9, step.num_tokens, step.num_padding_tokens, places[stretch.switch.cell])
         for stretch in stretches
         for length_ns, step in zip(stretch.lengths_ns, stretch.steps, strict=True)
         if length_ns > 0 and step.num_tokens > 0
@@ -115,23 +124,23 @@ def _cost(data: NDArray[float64]) -> StepCost:
     plain, padded = _least_squares(data), _least_squares(data, with_padding=True)
     earns = _bic(data, padded, with_padding=True) < _bic(data, plain)
     chosen = padded if earns else plain
-    num_arms = len(_arms(data))
+    num_cells = len(_cells(data))
     return StepCost(
-        fixed_s=float(chosen[:num_arms].mean()),
-        per_token_s=float(chosen[num_arms]),
-        per_padding_s=float(chosen[num_arms + 1]) if earns else 0.0,
+        fixed_s=float(chosen[:num_cells].mean()),
+        per_token_s=float(chosen[num_cells]),
+        per_padding_s=float(chosen[num_cells + 1]) if earns else 0.0,
     )
 
 
-def _arms(data: NDArray[float64]) -> list[float]:
+def _cells(data: NDArray[float64]) -> list[float]:
     return sorted(set(data[:, 3].tolist()))
 
 
 def _design(data: NDArray[float64], *, with_padding: bool = False) -> NDArray[float64]:
-    """One column an arm that has steps, then tokens, then padding."""
+    """One column a cell that has steps, then tokens, then padding."""
     import numpy as np
 
-    columns = [*((data[:, 3] == arm).astype(np.float64) for arm in _arms(data)), data[:, 1]]
+    columns = [*((data[:, 3] == cell).astype(np.float64) for cell in _cells(data)), data[:, 1]]
     return np.column_stack([*columns, data[:, 2]] if with_padding else columns)
 
 

@@ -1,11 +1,11 @@
 """
 Hot windows: one launch cut at its acknowledged switches of toggles, from events alone. Pure.
 
-A switch's acknowledgement says which arm begins, its place in which block, how many of the next steps are dropped
-(`settle_steps`) and how many tokens make a window. The window runs from the end of the last dropped step until all
-ranks have trained that many tokens, or on to the next command where the switch says so (`runs_on`). One that is not
-complete before the next command, or before the end of the events, does not exist: a launch that was killed still has
-its complete ones.
+A switch's acknowledgement says which cell begins (in a comparison: which arm), its place in which block, how many of
+the next steps are dropped (`settle_steps`) and how many tokens make a window. The window runs from the end of the last
+dropped step until all ranks have trained that many tokens, or on to the next command where the switch says so
+(`runs_on`). One that is not complete before the next command, or before the end of the events, does not exist: a launch
+that was killed still has its complete ones.
 
 Ranks train in step: a step of the lead rank carries the tokens of the steps of that number of all ranks. Counted by
 time, a rank that ends its step 1 ms after the lead would fall into the next window, a quarter of a short one.
@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -28,7 +28,7 @@ from flashprof.contracts.events import Ack, EventLog, Step
 Judge = Callable[[int, int], tuple[str, ...]]
 """(start_ns, end_ns) → why the machine was not itself then; empty for a window that counts."""
 WARMUP_BLOCK = 0
-"""Number of the visits that only warm an arm up; blocks count from 1."""
+"""Number of the visits that only warm a cell up; blocks count from 1."""
 
 
 def undisturbed(start_ns: int, end_ns: int) -> tuple[str, ...]:  # noqa: ARG001 (a Judge)
@@ -38,11 +38,12 @@ def undisturbed(start_ns: int, end_ns: int) -> tuple[str, ...]:  # noqa: ARG001 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """One acknowledged change to an arm, as its acknowledgement tells it."""
+    """One acknowledged change to a cell, as its acknowledgement tells it."""
 
     command_id: int
     at_ns: int
-    arm: Arm
+    cell: str
+    """What is in force from then on: an arm's name in a comparison, a cell's id in a search."""
     block: int
     position: int
     order: str
@@ -55,6 +56,8 @@ class Switch:
     Whether its window goes on until the next command: the steps that pass while FlashProf sees that the tokens are
     reached, and while its command arrives, are measured too. They are half of all on a quick subject.
     """
+    mark: Mapping[str, Any] = field(default_factory=dict)
+    """What the caller wants to find again beside it: plain JSON values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +163,7 @@ def find_switch(logs: Sequence[EventLog], command_id: int) -> Switch | None:
 
 
 def read_switch(ack: Ack) -> Switch | None:
-    """What an acknowledgement says of its switch; None where it is no switch between arms."""
+    """What an acknowledgement says of its switch; None where it is no switch between cells."""
     detail = ack.detail
     if ack.name != CommandName.SET_TOGGLES:
         return None
@@ -168,7 +171,7 @@ def read_switch(ack: Ack) -> Switch | None:
         return Switch(
             command_id=ack.command_id,
             at_ns=ack.at_ns,
-            arm=Arm(detail["arm"]),
+            cell=str(detail["cell"]),
             block=int(detail["block"]),
             position=int(detail["position"]),
             order=str(detail["order"]),
@@ -176,6 +179,7 @@ def read_switch(ack: Ack) -> Switch | None:
             settle_steps=max(1, int(detail["settle_steps"])),
             window_tokens=max(1, int(detail["window_tokens"])),
             runs_on=bool(detail.get("runs_on", False)),
+            mark=dict(detail.get("mark", {})),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -184,7 +188,7 @@ def read_switch(ack: Ack) -> Switch | None:
 def switch_detail(switch: Switch) -> dict[str, Any]:
     """What a command must carry so that its acknowledgement is read as *switch*; `values` apart."""
     return {
-        "arm": str(switch.arm),
+        "cell": switch.cell,
         "block": switch.block,
         "position": switch.position,
         "order": switch.order,
@@ -192,16 +196,17 @@ def switch_detail(switch: Switch) -> dict[str, Any]:
         "settle_steps": switch.settle_steps,
         "window_tokens": switch.window_tokens,
         "runs_on": switch.runs_on,
+        "mark": dict(switch.mark),
     }
 
 
 def arm_window(
     window: HotWindow, *, launch: str, judge: Judge = undisturbed, log_tok_per_s: float | None = None
 ) -> ArmWindow:
-    """*window* for the statistics, with tok/s as measured or as adjusted by the caller."""
+    """*window* of a comparison for the statistics, with tok/s as measured or as adjusted by the caller."""
     switch = window.switch
     return ArmWindow(
-        arm=switch.arm,
+        arm=Arm(switch.cell),
         launch=launch,
         block=switch.block,
         position=switch.position,

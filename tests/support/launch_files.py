@@ -70,7 +70,7 @@ class Trainer:
             switch = Switch(
                 command_id=0,
                 at_ns=0,
-                arm=arm,
+                cell=arm,
                 block=number,
                 position=position,
                 order=order,

@@ -160,7 +160,7 @@ def test_settle_steps_are_found_and_told_by_later_switches(world: World, lag: in
     study = Study(num_blocks=8)
     recording, folder = compare(world, study)
     switches = find_switches(logs_of(folder))
-    told = [(later.block, later.settle_steps) for earlier, later in pairwise(switches) if earlier.arm is not later.arm]
+    told = [(later.block, later.settle_steps) for earlier, later in pairwise(switches) if earlier.cell != later.cell]
 
     assert {12} == {settle_steps for block, settle_steps in told if 1 <= block <= 3}
     assert {max(1, lag)} == {settle_steps for block, settle_steps in told if block > 3}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def make_window(arm: Arm, lengths_ns: list[int], tokens: list[int], padding: lis
     switch = Switch(
         command_id=1,
         at_ns=0,
-        arm=arm,
+        cell=arm,
         block=1,
         position=0,
         order="ABBA",
@@ -51,7 +52,7 @@ def draw(
 
 
 def difference(windows: list[HotWindow], rates: tuple[float, ...]) -> float:
-    by_arm = {arm: [rate for rate, w in zip(rates, windows, strict=True) if w.switch.arm is arm] for arm in set(ARMS)}
+    by_arm = {arm: [rate for rate, w in zip(rates, windows, strict=True) if w.switch.cell == arm] for arm in set(ARMS)}
     return float(np.mean(by_arm[Arm.CANDIDATE]) - np.mean(by_arm[Arm.BASE]))
 
 
@@ -87,6 +88,32 @@ def test_the_level_is_that_of_the_typical_composition() -> None:
     windows = draw(np.random.default_rng(2), num_windows=400)
 
     assert np.mean(adjusted_log_rates(windows)) == pytest.approx(np.mean(raw(windows)), abs=0.02)
+
+
+def test_typical_steps_set_one_level_for_all_windows() -> None:
+    windows = draw(np.random.default_rng(2), num_windows=60)
+    typical = [step for window in windows[20:] for step in window.steps]
+    early, late = (adjusted_log_rates(windows[:num], windows, typical=typical) for num in (10, 40))
+    own = adjusted_log_rates(windows[:10], windows)
+
+    assert early == pytest.approx(late[:10], abs=0.005)
+    assert np.mean(own) == pytest.approx(np.mean(raw(windows[:10])), abs=0.02)
+    assert np.ptp(np.array(own) - np.array(early)) == pytest.approx(0, abs=1e-9)
+
+
+def test_each_cell_has_a_fixed_part_of_its_own() -> None:
+    # Four cells of very different cost, the dearer with the longer batches.
+    rng = np.random.default_rng(9)
+    windows = []
+    for index in range(200):
+        tokens = rng.integers(1000 + 200 * (index % 4), 1600 + 200 * (index % 4), 4)
+        lengths_ns = np.round((0.03 + 0.02 * (index % 4) + 60e-6 * tokens) * 1e9).astype(int)
+        window = make_window(Arm.BASE, lengths_ns.tolist(), tokens.tolist())
+        windows.append(replace(window, switch=replace(window.switch, cell=f"cell-{index % 4}")))
+    cost = fit_step_cost(windows)
+
+    assert cost is not None
+    assert 60e-6 == pytest.approx(cost.per_token_s, rel=0.01)
 
 
 def test_standstills_do_not_bend_the_model() -> None:

@@ -39,7 +39,7 @@ def make_switch(number: int, at_ns: int, *, position: int = 0, order: str = "ABB
     return Switch(
         command_id=number,
         at_ns=at_ns,
-        arm=arm,
+        cell=arm,
         block=block,
         position=position,
         order=order,
@@ -128,15 +128,15 @@ def test_the_lead_ranks_acknowledgement_counts() -> None:
     assert [0, 600] == [switch.at_ns for switch in find_switches([other, lead])]
 
 
-def test_acknowledgements_that_are_no_switch_between_arms_are_none() -> None:
+def test_acknowledgements_that_are_no_switch_between_cells_are_none() -> None:
     plain = Ack(1, "set_toggles", 0, 100, {"values": {"swa": True}, "refused": {}})
 
     assert read_switch(plain) is None
-    assert read_switch(replace(plain, detail={**switch_detail(make_switch(1, 0)), "arm": "third"})) is None
+    assert read_switch(replace(plain, detail={**switch_detail(make_switch(1, 0)), "block": "third"})) is None
 
 
 def test_a_switch_survives_its_way_through_an_acknowledgement() -> None:
-    switch = make_switch(7, 123, position=2)
+    switch = replace(make_switch(7, 123, position=2), cell="compile+swa", mark={"stage": "proof", "block": 3})
 
     assert switch == read_switch(Ack(7, "set_toggles", 0, 123, switch_detail(switch)))
 

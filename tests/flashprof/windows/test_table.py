@@ -35,7 +35,7 @@ def with_window(log: EventLog, label: str, start_ns: int, end_ns: int | None, ki
 
 def with_switch(log: EventLog, label: str, at_ns: int, *, settle_steps: int = 1, window_tokens: int = 10) -> EventLog:
     detail = {
-        "arm": label.partition(" ")[2],
+        "cell": label.partition(" ")[2],
         "block": 3,
         "position": 0,
         "order": "AB",

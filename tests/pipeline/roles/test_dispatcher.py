@@ -331,7 +331,7 @@ def test_toggles_that_cannot_be_set_are_left_out_with_the_reason(build: Build) -
 
 def test_an_acknowledged_switch_repeats_what_the_command_said_of_its_block(build: Build) -> None:
     stage = build(num_steps=2)
-    place = {"arm": "base", "block": 3, "position": 1, "order": "ABBA", "window_tokens": 90_000, "label": "b3-1"}
+    place = {"cell": "base", "block": 3, "position": 1, "order": "ABBA", "window_tokens": 90_000, "label": "b3-1"}
     stage.control.send(CommandName.SET_TOGGLES, values={"swa": True, "warmup": True}, **place)
 
     stage.run()
