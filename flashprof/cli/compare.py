@@ -14,7 +14,15 @@ import click
 from flashprof.app.progress import Progress
 from flashprof.cli.arms import check_method, find_runs, read_arms, read_settings, refuse_unfit_runs
 from flashprof.cli.option_types import minutes, parse_gpu_sets, share_between
-from flashprof.cli.subjects import read_registry, split_options, workload_options
+from flashprof.cli.subjects import (
+    OWN_COMMAND,
+    find_subject,
+    read_registry,
+    refuse_pipeline_options,
+    split_options,
+    subject_option,
+    workload_options,
+)
 from flashprof.contracts.comparison import DecisionRule, StudyResult, Verdict
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.experiment import Experiment, Sampling, SubjectSpec
@@ -22,6 +30,8 @@ from flashprof.contracts.study import CompareRequest, MethodChoice
 
 if TYPE_CHECKING:
     from flashprof.app.session import Ports
+    from flashprof.cli.arms import Arms
+    from flashprof.contracts.foreign import ForeignSubject
 
 EPILOG = """
 \b
@@ -43,7 +53,7 @@ FAILED = 4
 INTERRUPTED = 130
 """128 + SIGINT, as shells expect."""
 LAUNCH_OPTIONS = (
-    *("preset", "topology", "seed", "train_options", "settings", "method", "screen"),
+    *("preset", "topology", "seed", "train_options", "settings", "subject_text", "method", "screen"),
     *("budget_min", "gpu_texts", "dry_run", "fresh"),
 )
 """Say how to start what is measured; runs that exist take none of them."""
@@ -77,6 +87,7 @@ class Engine(Protocol):
 @click.argument("base")
 @click.argument("candidate")
 @workload_options
+@subject_option
 @click.option(
     "--method",
     default="auto",
@@ -130,6 +141,7 @@ def command(  # noqa: PLR0913, the signature is the command line
     seed: int,
     train_options: str,
     settings: tuple[str, ...],
+    subject_text: str,
     method: str,
     screen: bool,
     alpha: float,
@@ -146,8 +158,8 @@ def command(  # noqa: PLR0913, the signature is the command line
     """
     Say whether CANDIDATE is slower than BASE, by how much, and how sure that is.
 
-    Both are toggle expressions of our pipeline, whose launches are interleaved, or both are folders with runs that
-    `flashprof run` has measured.
+    Both are toggle expressions of our pipeline, or of the trainer that flashprof.toml declares, whose launches are
+    interleaved; or both are folders with runs that `flashprof run` has measured.
     """
     rule = DecisionRule(alpha=alpha, tolerance=tolerance, budget_s=60 * budget_min)
     bases, candidates = find_runs(base), find_runs(candidate)
@@ -159,13 +171,14 @@ def command(  # noqa: PLR0913, the signature is the command line
     subject = SubjectSpec(preset=preset, topology=topology, seed=seed, train_options=split_options(train_options))
     experiment = read_settings(subject, settings)
     gpu_sets = parse_gpu_sets(gpu_texts)
-    arms = read_arms(base, candidate, read_registry())
+    declared = find_subject(subject_text)
+    arms = read_arms(base, candidate, read_registry(declared))
     request = CompareRequest(
         base=arms.base,
         candidate=arms.candidate,
         cold_toggles=arms.cold_toggles,
         upstream_toggles=arms.upstream_toggles,
-        subject=replace(experiment.subject, toggles=arms.base.expression),
+        subject=_subject(experiment.subject, arms, declared),
         windows=experiment.windows,
         rule=rule,
         method=MethodChoice(method),
@@ -177,9 +190,10 @@ def command(  # noqa: PLR0913, the signature is the command line
     )
     check_method(request)
     if dry_run:
-        _print_plan(_engine(ctx).plan(request, _wire(request)), as_json=as_json)
+        subject_lines = [] if declared is None else [f"subject   {declared.title}"]
+        _print_plan([*subject_lines, *_engine(ctx).plan(request, _wire(request, declared))], as_json=as_json)
         return 0
-    return _report(_measure(_engine(ctx), request), as_json=as_json, inconclusive=inconclusive)
+    return _report(_measure(_engine(ctx), request, declared), as_json=as_json, inconclusive=inconclusive)
 
 
 def exit_status(result: StudyResult, inconclusive: str | None) -> int:
@@ -227,21 +241,40 @@ def _refuse_launch_options(ctx: click.Context) -> None:
         )
 
 
-def _wire(request: CompareRequest) -> Ports:
+def _subject(subject: SubjectSpec, arms: Arms, declared: ForeignSubject | None) -> SubjectSpec:
+    """What both arms share."""
+    if declared is None:
+        return replace(subject, toggles=arms.base.expression)
+    from flashprof.app.foreign import declared_spec
+    from flashprof.app.foreign_needs import refuse_unmet
+
+    refuse_pipeline_options(subject, ("preset", "topology", "train_options"), next_command=OWN_COMMAND)
+    for arm in (arms.base, arms.candidate):
+        declared.settings(arm.values)
+    refuse_unmet(declared, [arms.base.values, arms.candidate.values], os.environ)
+    # The seed draws the order of launches; the trainer never sees it.
+    return replace(declared_spec(declared, arms.base.expression), seed=subject.seed)
+
+
+def _wire(request: CompareRequest, declared: ForeignSubject | None) -> Ports:
+    from flashprof.app.foreign import declared_ports
     from flashprof.app.wiring import wire
 
     # No samplers: verdicts come from measure windows only (design §4.1).
     sampling = Sampling(stacks="off", resources="off")
     experiment = Experiment(subject=request.subject, windows=request.windows, sampling=sampling)
-    return wire(experiment, os.environ, Path.cwd())
+    ports = wire(experiment, os.environ, Path.cwd())
+    return ports if declared is None else declared_ports(ports, declared)
 
 
-def _measure(engine: Engine, request: CompareRequest) -> StudyResult:
+def _measure(engine: Engine, request: CompareRequest, declared: ForeignSubject | None) -> StudyResult:
     from flashprof.cli.terminal import progress_on_stderr
 
     with progress_on_stderr() as progress:
+        if declared is not None:
+            progress.note(f"subject: {declared.title}")
         try:
-            return engine.compare(request, _wire(request), progress)
+            return engine.compare(request, _wire(request, declared), progress)
         except KeyboardInterrupt:
             progress.note("what was measured is kept: the same command goes on from here")
             raise

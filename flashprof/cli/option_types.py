@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from types import MappingProxyType
 
 import click
 
 from flashprof.contracts.errors import UsageError
 
 Callback = Callable[[click.Context, click.Parameter, str], float]
+
+SECONDS_A_UNIT = MappingProxyType({"s": 1.0, "m": 60.0, "h": 3600.0})
 
 
 def share_between(low: float, high: float, *, example: str) -> Callback:
@@ -44,6 +47,18 @@ def minutes(ctx: click.Context, param: click.Parameter, value: str) -> float:
     if not 0 < number < math.inf:
         raise _not_taken(param, value, "a number of minutes above 0", "14")
     return number
+
+
+def duration_s(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """A callback that reads a length of time as seconds: `90s`, `30m`, `1.5h`; a bare number is minutes."""
+    del ctx
+    text = value.strip()
+    unit_s = SECONDS_A_UNIT.get(text[-1:].lower())
+    number = _float(text if unit_s is None else text[:-1])
+    length_s = number * (unit_s or SECONDS_A_UNIT["m"])
+    if not 0 < length_s < math.inf:
+        raise _not_taken(param, value, "a time above 0, such as 90s, 30m or 1.5h; a bare number is minutes", "30m")
+    return length_s
 
 
 def parse_gpu_sets(texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:

@@ -9,22 +9,38 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from flashprof.cli.subjects import print_toggles, read_registry, split_options, workload_options
+from flashprof.cli.subjects import (
+    OWN_COMMAND,
+    find_subject,
+    print_toggles,
+    read_registry,
+    refuse_pipeline_options,
+    split_options,
+    subject_option,
+    workload_options,
+)
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.experiment import Experiment, Output, SubjectKind, SubjectSpec, apply_settings
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import RunSummary
 from flashprof.contracts.toggles import EXAMPLE
 
+if TYPE_CHECKING:
+    from flashprof.contracts.foreign import ForeignSubject
+
+OUR_FIELDS = ("preset", "topology", "seed", "train_options")
+"""Of a subject, what no foreign trainer has."""
 EPILOG = """
 \b
 Examples
   flashprof run --toggles compile,swa           our pipeline, two optimisations on
   flashprof run --toggles all,-swa --topology 2+1
   flashprof run -- torchrun train.py            any trainer: tok/s from its output, samplers, flamegraph
+  flashprof run --toggles flash                 where flashprof.toml declares a trainer: that one (docs/foreign.md)
   flashprof run --tok-per-s 'speed: ([\\d.]+)' -- python train.py
 \b
 Exit status: 0 measured, 2 wrong input, 4 the subject or FlashProf failed, 130 interrupted.
@@ -47,6 +63,7 @@ class RunCommand(click.Command):
 @click.option("--toggles", "expression", default="none", show_default=True, help=f"Toggle expression: {EXAMPLE}")
 @click.option("--list-toggles", is_flag=True, help="List the toggles and end.")
 @workload_options
+@subject_option
 @click.option("--tok-per-s", "pattern", default="", metavar="REGEX", help="Where a foreign trainer prints tok/s.")
 @click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
 @click.option("--run-id", default="", help="Name of the run folder; default: time and cell.")
@@ -61,6 +78,7 @@ def command(  # noqa: PLR0913, the signature is the command line
     seed: int,
     train_options: str,
     settings: tuple[str, ...],
+    subject_text: str,
     pattern: str,
     reports: Path,
     run_id: str,
@@ -68,8 +86,11 @@ def command(  # noqa: PLR0913, the signature is the command line
     foreign: tuple[str, ...],
 ) -> int:
     """Measure one cell: start the trainer, wait for steady state, measure and profile in turn, report."""
+    declared = _declared(subject_text, foreign)
     if list_toggles:
-        print_toggles(read_registry())
+        if declared is not None:
+            click.echo(f"Toggles of {declared.title}\n")
+        print_toggles(read_registry(declared))
         return 0
     subject = SubjectSpec(
         preset=preset,
@@ -80,23 +101,49 @@ def command(  # noqa: PLR0913, the signature is the command line
         tok_per_s_pattern=pattern,
     )
     experiment = apply_settings(Experiment(subject=subject, output=Output(reports=reports, run_id=run_id)), settings)
-    experiment = _complete(experiment, foreign)
-    summary = _measure(experiment)
+    experiment = _complete(experiment, foreign, declared)
+    summary = _measure(experiment, declared)
     _show(summary, as_json=as_json)
     return _status(summary.outcome)
 
 
-def _complete(experiment: Experiment, foreign: Sequence[str]) -> Experiment:
+def _declared(subject_text: str, foreign: Sequence[str]) -> ForeignSubject | None:
+    """The subject that a file declares; a command behind `--` wins over a file that merely lies here."""
+    if foreign and subject_text:
+        raise UsageError(
+            "two subjects: --subject, and a command behind --",
+            offered=f"--subject {subject_text} -- {' '.join(foreign)}",
+            allowed="one of them",
+        )
+    return None if foreign else find_subject(subject_text)
+
+
+def _complete(experiment: Experiment, foreign: Sequence[str], declared: ForeignSubject | None) -> Experiment:
     """Settle what the user left open: the command line, the normalised toggles, the run's name."""
     subject = experiment.subject
     if foreign:
-        _refuse_pipeline_options(subject)
+        refuse_pipeline_options(
+            subject, ("toggles", *OUR_FIELDS), next_command="flashprof run -- CMD --options-after --"
+        )
         _check_pattern(subject.tok_per_s_pattern)
         subject = replace(subject, kind=SubjectKind.FOREIGN, command=tuple(foreign))
+    elif declared is not None:
+        subject = _declared_subject(subject, declared)
     else:
         subject = _pipeline_subject(subject)
-    run_id = experiment.output.run_id or _run_id(subject)
+    run_id = experiment.output.run_id or _run_id(subject, declared)
     return replace(experiment, subject=subject, output=replace(experiment.output, run_id=run_id))
+
+
+def _declared_subject(subject: SubjectSpec, declared: ForeignSubject) -> SubjectSpec:
+    from flashprof.app.foreign import declared_spec
+    from flashprof.app.foreign_needs import refuse_unmet
+
+    refuse_pipeline_options(subject, OUR_FIELDS, next_command=OWN_COMMAND)
+    _check_pattern(subject.tok_per_s_pattern)
+    spec = declared_spec(declared, subject.toggles, pattern=subject.tok_per_s_pattern)
+    refuse_unmet(declared, [declared.parse(spec.toggles)], os.environ)
+    return spec
 
 
 def _pipeline_subject(subject: SubjectSpec) -> SubjectSpec:
@@ -116,17 +163,6 @@ def _pipeline_subject(subject: SubjectSpec) -> SubjectSpec:
     return replace(subject, command=pipeline_command(subject))
 
 
-def _refuse_pipeline_options(subject: SubjectSpec) -> None:
-    default = SubjectSpec()
-    for name in ("toggles", "preset", "topology", "seed", "train_options"):
-        if getattr(subject, name) != getattr(default, name):
-            raise UsageError(
-                f"--{name.partition('_')[0]} is for our own pipeline; a foreign trainer takes its options after --",
-                offered=f"{name}: {getattr(subject, name)}",
-                next_command="flashprof run -- CMD --its-own-options",
-            )
-
-
 def _check_pattern(pattern: str) -> None:
     """Before anything is started."""
     from flashprof.app.log_readings import compile_pattern
@@ -135,22 +171,31 @@ def _check_pattern(pattern: str) -> None:
         compile_pattern(pattern)
 
 
-def _run_id(subject: SubjectSpec) -> str:
-    what = subject.command[0].rpartition("/")[2] if subject.kind is SubjectKind.FOREIGN else _cell_name(subject)
+def _run_id(subject: SubjectSpec, declared: ForeignSubject | None) -> str:
+    if declared is not None:
+        what = f"{declared.cwd.name}-{_toggles_name(subject)}"
+    elif subject.kind is SubjectKind.FOREIGN:
+        what = subject.command[0].rpartition("/")[2]
+    else:
+        what = f"{subject.preset}-{subject.topology}-{_toggles_name(subject)}"
     return re.sub(r"[^\w.+=-]", "-", f"{time.strftime('%Y%m%d-%H%M%S')}-{what}", flags=re.ASCII)[:80]
 
 
-def _cell_name(subject: SubjectSpec) -> str:
-    return f"{subject.preset}-{subject.topology}-{subject.toggles.replace(',', '-').replace('=', '')}"
+def _toggles_name(subject: SubjectSpec) -> str:
+    return subject.toggles.replace(",", "-").replace("=", "")
 
 
-def _measure(experiment: Experiment) -> RunSummary:
+def _measure(experiment: Experiment, declared: ForeignSubject | None) -> RunSummary:
+    from flashprof.app.foreign import declared_ports
     from flashprof.app.run import run
     from flashprof.app.wiring import wire
     from flashprof.cli.terminal import progress_on_stderr
 
     ports = wire(experiment, os.environ, Path.cwd())
     with progress_on_stderr() as progress:
+        if declared is not None:
+            progress.note(f"subject: {declared.title}, toggles: {experiment.subject.toggles}")
+            ports = declared_ports(ports, declared, experiment.subject.toggles)
         return run(experiment, ports, progress)
 
 

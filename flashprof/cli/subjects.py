@@ -1,4 +1,4 @@
-"""What `run` and `compare` share: the options that describe our pipeline's cell, and how they are read."""
+"""What `run` and `compare` share: which subject is meant, the options of our pipeline's cell, and how they are read."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flashprof.contracts.errors import UsageError
+from flashprof.contracts.experiment import SubjectSpec
 from flashprof.contracts.toggles import EXAMPLE, Toggle
 
+if TYPE_CHECKING:
+    from flashprof.contracts.foreign import ForeignSubject
+
+PIPELINE = "pipeline"
+"""What `--subject` calls our own."""
+OWN_COMMAND = "--subject pipeline measures our own; a declared command takes its options in flashprof.toml"
 Command = Callable[..., Any]
 
 WORKLOAD_OPTIONS = (
@@ -29,6 +36,60 @@ def workload_options(command: Command) -> Command:
     for option in reversed(WORKLOAD_OPTIONS):
         command = option(command)
     return command
+
+
+def subject_option(command: Command) -> Command:
+    """Decorate a command with the choice between our pipeline and a declared subject."""
+    return click.option(
+        "--subject",
+        "subject_text",
+        default="",
+        metavar="FILE",
+        help="A trainer's declaration (docs/foreign.md), or `pipeline`; default: flashprof.toml here, else pipeline.",
+    )(command)
+
+
+def find_subject(text: str) -> ForeignSubject | None:
+    """
+    The declared subject that is meant.
+
+    Args:
+        text: Of `--subject`; empty for what lies here.
+
+    Returns:
+        None where it is our pipeline.
+
+    Raises:
+        UsageError: The declaration is missing or wrong.
+    """
+    from flashprof.store.subject_file import find_subject_file, read_subject
+
+    if text == PIPELINE:
+        return None
+    path = Path(text) if text else find_subject_file(Path())
+    return read_subject(path) if path is not None else None
+
+
+def refuse_pipeline_options(subject: SubjectSpec, names: Sequence[str], *, next_command: str) -> None:
+    """
+    Make sure that nothing was asked of our pipeline where another subject is measured.
+
+    Args:
+        subject: As the options and settings describe it.
+        names: Its fields that mean nothing there.
+        next_command: What the user may do instead.
+
+    Raises:
+        UsageError: One of them is not at its default.
+    """
+    default = SubjectSpec()
+    for name in names:
+        if getattr(subject, name) != getattr(default, name):
+            raise UsageError(
+                f"--{name.partition('_')[0]} is for our own pipeline; a foreign trainer has its options in its command",
+                offered=f"{name}: {getattr(subject, name)}",
+                next_command=next_command,
+            )
 
 
 def split_options(train_options: str) -> tuple[str, ...]:
@@ -49,13 +110,15 @@ def split_options(train_options: str) -> tuple[str, ...]:
         ) from error
 
 
-def read_registry() -> tuple[Toggle, ...]:
+def read_registry(declared: ForeignSubject | None = None) -> tuple[Toggle, ...]:
     """
-    The toggles of the pipeline that would be started from here.
+    The toggles of a declared subject, or of the pipeline that would be started from here.
 
     Raises:
         ToolError: It cannot be asked.
     """
+    if declared is not None:
+        return declared.registry()
     from flashprof.app.subject import read_toggles
 
     return read_toggles(os.environ, Path.cwd())
@@ -67,6 +130,7 @@ def print_toggles(registry: Sequence[Toggle]) -> None:
     for toggle in registry:
         kind = "hot " if toggle.hot else "cold"
         needs = f"; needs {', '.join(toggle.needs)}" if toggle.needs else ""
+        needs += f"; requires {', '.join(toggle.requires)}" if toggle.requires else ""
         click.echo(f"{toggle.name:{width}}  {kind}  {toggle.allowed:7}  {toggle.help}{needs}")
     defaults = ", ".join(f"{toggle.name} {toggle.default}" for toggle in registry if toggle.default is not False)
     click.echo(f"\nIn the cell `none` all are off{f', but {defaults}' if defaults else ''}. Expressions: {EXAMPLE}")

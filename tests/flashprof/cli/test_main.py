@@ -33,14 +33,14 @@ def test_help_goes_to_stdout_with_status_0(args: tuple[str, ...]) -> None:
 def test_each_command_is_in_the_help() -> None:
     help_text = flashprof("--help").stdout
 
-    assert [] == [name for name in ("run", "compare", "calibrate", "doctor") if f"  {name} " not in help_text]
+    assert [] == [name for name in ("run", "compare", "bisect", "calibrate", "doctor") if f"  {name} " not in help_text]
 
 
 def test_nothing_heavy_is_imported_for_help() -> None:
     code = (
         "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from flashprof.cli.main import main; main()"
     )
-    for args in (["--help"], ["run", "--help"], ["compare", "--help"], ["doctor", "--help"]):
+    for args in (["--help"], ["run", "--help"], ["compare", "--help"], ["bisect", "--help"], ["doctor", "--help"]):
         done = subprocess.run([sys.executable, "-c", code, *args], env=ENV, capture_output=True, text=True, check=True)
         imported = set(done.stdout.splitlines()[-1].split())
 

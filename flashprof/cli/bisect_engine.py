@@ -1,0 +1,106 @@
+"""What the commands of `flashprof bisect` share: the engine that they ask, and how its answer is shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+import click
+
+from flashprof.app.search_progress import SearchProgress
+from flashprof.contracts.comparison import Verdict
+from flashprof.contracts.experiment import SubjectSpec, WindowPlan
+from flashprof.contracts.search import SearchResult
+from flashprof.contracts.search_request import BisectRequest, HereRequest, HereResult
+
+if TYPE_CHECKING:
+    from flashprof.app.session import Ports
+
+STATUS = {Verdict.NO_REGRESSION: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
+FAILED = 4
+INTERRUPTED = 130
+"""128 + SIGINT, as shells expect."""
+
+
+class Engine(Protocol):
+    """What the command line asks of `flashprof.app.search`; tests put another in `Context.obj`."""
+
+    def plan(self, request: BisectRequest, ports: Ports) -> Sequence[str]:
+        """What would be measured first, and what it costs, as lines."""
+        ...
+
+    def bisect(self, request: BisectRequest, ports: Ports, progress: SearchProgress) -> SearchResult:
+        """Search and prove until the answer is clear or the budget spent."""
+        ...
+
+    def status(self, reports: Path, name: str) -> SearchResult:
+        """What a search knows; measures nothing."""
+        ...
+
+    def undo(self, reports: Path, name: str, num: int) -> SearchResult:
+        """Take back the last *num* readings or cells left out."""
+        ...
+
+    def skip(self, reports: Path, name: str, cell: str) -> SearchResult:
+        """Leave a cell out: its id, a toggle expression, or a commit as git names it."""
+        ...
+
+    def here(self, request: HereRequest, ports: Ports, progress: SearchProgress) -> HereResult:
+        """Measure the tree that is checked out, against runs that were measured earlier."""
+        ...
+
+
+def engine_of(ctx: click.Context) -> Engine:
+    """The one of `flashprof.app`, if no test has put another in its place."""
+    if ctx.obj is not None:
+        return cast("Engine", ctx.obj)
+    from flashprof.app import search
+
+    return search
+
+
+def ports_for(subject: SubjectSpec, windows: WindowPlan, subject_file: str = "") -> Ports:
+    """The outside world as this process sees it, without samplers."""
+    from flashprof.app.wiring import wire_quiet
+
+    return wire_quiet(subject, windows, env=os.environ, cwd=Path.cwd(), declared=subject_file)
+
+
+def show(result: SearchResult, *, as_json: bool) -> None:
+    """Print a result for a person or for a program."""
+    from flashprof.cli.terminal import output_width, wants_color
+
+    if as_json:
+        from flashprof.store.search_result import search_to_json
+
+        click.echo(search_to_json(result), nl=False)
+        return
+    from flashprof.report.bisect_console import render_search
+
+    is_tty = sys.stdout.isatty()
+    color = wants_color(os.environ, is_tty=is_tty)
+    click.echo(render_search(result, color=color, width=output_width(is_tty=is_tty)), nl=False, color=color)
+
+
+def exit_status(result: SearchResult, inconclusive: str | None) -> int:
+    """
+    The verdict as a status.
+
+    Args:
+        result: What was found.
+        inconclusive: `pass` or `fail`, in place of 3. A search with a failed launch never passes.
+    """
+    from flashprof.report.bisect_sentences import is_failed
+
+    if result.is_interrupted:
+        return INTERRUPTED
+    if is_failed(result):
+        return FAILED
+    if result.verdict is not Verdict.INCONCLUSIVE or inconclusive is None:
+        return STATUS[result.verdict]
+    if inconclusive == "fail":
+        return STATUS[Verdict.REGRESSION]
+    return STATUS[Verdict.INCONCLUSIVE] if result.failures else STATUS[Verdict.NO_REGRESSION]
