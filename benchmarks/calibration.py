@@ -29,6 +29,9 @@ AA_RULE = DecisionRule(budget_s=40.0)
 PLANTED_RULE = DecisionRule(budget_s=600.0)
 NUM_SIMULATED = 1_000
 NUM_LOOKS = 60
+NUM_REDRAWN = 200
+STRETCH = 8
+"""Blocks that stay neighbours when trials are redrawn: what drift and noise they share stays with them."""
 EFFECTS = (0.0, 0.02, 0.05, 0.17)
 BLOCK_SD = 0.02
 ALARMS, COVERAGE, FOUND = Goal(high=1.0), Goal(low=93.0, high=97.0), Goal(low=90.0)
@@ -57,7 +60,8 @@ def main(*, folders: tuple[Path, ...], results: Path) -> None:
     """Judge all lanes in FOLDERS, print, and write the results file."""
     lanes = [lane for folder in folders for lane in read_lanes(folder)]
     trials = {task: list(trials_of(lanes, task)) for task in ("aa", "competitor", "2_pct", "5_pct", "17_pct")}
-    measures = [*noise_measures(lanes), *alarm_measures(trials), *found_measures(trials), *simulated_measures(lanes)]
+    measures = [*noise_measures(lanes), *alarm_measures(trials), *found_measures(trials)]
+    measures += [*redrawn_measures(lanes), *simulated_measures(lanes)]
     for measure in measures:
         click.echo(f"{measure}   {measure.note}")
     data = {
@@ -140,6 +144,53 @@ def found_measures(trials: Mapping[str, Sequence[Trial]]) -> Iterator[Measure]:
         for method in ("t_test", "before_after", "before_after_t"):
             called = [getattr(trial, method) is Verdict.REGRESSION for trial in found]
             yield _share(f"found_{method}_{task}", called, None)
+
+
+def redrawn_measures(lanes: Sequence[Lane]) -> Iterator[Measure]:
+    """
+    Planted slow-downs in trials drawn with replacement from the recorded blocks of one machine.
+
+    A real trial of 2 % takes minutes, so that an hour of recording holds a dozen; redrawn ones say what is to be
+    expected of more, as far as the recorded blocks stand for them.
+    """
+    rng = np.random.default_rng(1)
+    for task, effect in (("2_pct", 0.02), ("5_pct", 0.05), ("17_pct", 0.17)):
+        for machine in dict.fromkeys(lane.machine for lane in lanes if lane.task == task):
+            own = [lane for lane in lanes if (lane.machine, lane.task) == (machine, task)]
+            long = [lane for lane in own if len(lane.blocks) > STRETCH]
+            if long:
+                yield from _redrawn(f"redrawn_{machine}_{task}", long, effect, rng)
+
+
+def _redrawn(name: str, lanes: Sequence[Lane], effect: float, rng: np.random.Generator) -> Iterator[Measure]:
+    num_blocks = sum(len(lane.blocks) for lane in lanes)
+    block_s = sum(_gaps_s(lanes)) / num_blocks
+    looks = int(PLANTED_RULE.budget_s / block_s)
+    draws = [_redraw(lanes, looks, rng) for _ in range(NUM_REDRAWN)]
+    found = list(simulate(draws, replace(PLANTED_RULE, budget_s=math.inf), block_s=block_s))
+    yield _share(f"found_{name}", [item.verdict is Verdict.REGRESSION for item in found], FOUND)
+    yield _share(f"covered_{name}", [item.effect.low <= -effect <= item.effect.high for item in found], None)
+    spent_min = [item.num_blocks * block_s / 60 for item in found]
+    note = f"90 % within {quantiles(spent_min, n=10)[-1]:.2f} min; from {num_blocks} blocks, within 10 min each"
+    yield Measure(name=f"minutes_{name}", value=median(spent_min), unit="min", note=note)
+
+
+def _gaps_s(lanes: Sequence[Lane]) -> Iterator[float]:
+    """What each block takes, from the end of the one before where that is of the same launch."""
+    for lane in lanes:
+        for before, item in zip([None, *lane.blocks[:-1]], lane.blocks, strict=True):
+            is_next = before is not None and before.block.launches == item.block.launches
+            yield item.end_s - (before.end_s if is_next and before is not None else item.start_s)
+
+
+def _redraw(lanes: Sequence[Lane], num_blocks: int, rng: np.random.Generator) -> list[float]:
+    """Stretches of neighbouring blocks, each from a random place of a random lane."""
+    drawn: list[float] = []
+    while len(drawn) < num_blocks:
+        differences = _differences(lanes[int(rng.integers(len(lanes)))])
+        first = int(rng.integers(len(differences) - STRETCH + 1))
+        drawn += differences[first : first + STRETCH]
+    return drawn[:num_blocks]
 
 
 def simulated_measures(lanes: Sequence[Lane]) -> Iterator[Measure]:
