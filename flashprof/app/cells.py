@@ -64,6 +64,7 @@ def known_before_launch(experiment: Experiment, machine: Mapping[str, Any], regi
         versions = {**source.get("versions", {}), "flashprof-dflash": machine["versions"]["flashprof-dflash"]}
         facts["workload.command"] = " ".join(subject.command)
         facts["workload.cwd"] = machine["cwd"]
+        facts |= dict(subject.facts)
     else:
         versions = {"python": machine["python"], **machine["versions"]}
         facts["workload.preset"] = subject.preset

@@ -211,6 +211,7 @@ def _cell(cell: Cell) -> dict[str, str]:
     facts = cell.facts
     named = {
         "preset": facts.get("workload.preset", ""),
+        "command": facts.get("workload.command", ""),
         "topology": facts.get("topology", ""),
         "seed": facts.get("workload.seed", ""),
         "machine": f"{facts.get('machine.host', 'unknown host')}, {facts.get('machine.num_cores', '?')} cores",

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flashprof.app.foreign import at_values
 from flashprof.app.hot import HotPlan, hot_blocks
 from flashprof.app.judging import MachineJudge, launch_rate
 from flashprof.app.progress import Progress
 from flashprof.app.run import run
 from flashprof.app.session import Ports
-from flashprof.app.subject import pipeline_command
+from flashprof.app.subject import launch_command
 from flashprof.contracts.comparison import Arm, Block
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.events import EventLog
@@ -88,7 +89,7 @@ class StudyLaunches:
         ports = self._at(action.site)
         start_ns = ports.clock.monotonic_ns()
         spec = dict(self._arms())[action.arm]
-        summary = run(self._experiment(spec, action.run_id), ports, self.progress)
+        summary = run(self._experiment(spec, action.run_id), at_values(ports, spec.values), self.progress)
         folder = self.folder / action.run_id
         refusal = unhonoured(read_event_logs(folder / "events"), spec, self.request.under_test)
         if refusal is not None:
@@ -120,7 +121,7 @@ class StudyLaunches:
     def _experiment(self, spec: ArmSpec, run_id: str) -> Experiment:
         subject = replace(self.request.subject, toggles=spec.expression)
         return Experiment(
-            subject=replace(subject, command=pipeline_command(subject)),
+            subject=replace(subject, command=launch_command(subject)),
             windows=replace(self.request.windows, num_profile=0),
             sampling=Sampling(stacks="off", resources="off"),
             output=Output(reports=self.folder, run_id=run_id),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashprof.contracts.errors import ToolError, UsageError
-from flashprof.contracts.experiment import SubjectSpec
+from flashprof.contracts.experiment import SubjectKind, SubjectSpec
 from flashprof.contracts.ports import SampleTarget
 from flashprof.contracts.toggles import Toggle, toggles_from_json
 
@@ -57,6 +57,11 @@ def pipeline_command(spec: SubjectSpec) -> tuple[str, ...]:
         *("--steps", "0"),
         *spec.train_options,
     )
+
+
+def launch_command(spec: SubjectSpec) -> tuple[str, ...]:
+    """The command line of a launch: a foreign subject's own, which `DeclaredLauncher` fills, or our pipeline's."""
+    return spec.command if spec.kind is SubjectKind.FOREIGN else pipeline_command(spec)
 
 
 def refusal(said: Sequence[str]) -> UsageError:

@@ -110,7 +110,8 @@ def _checked(recording: Recording, logs: Sequence[EventLog], windows: Sequence[W
 def _cell(experiment: Experiment, logs: Sequence[EventLog], machine: Mapping[str, Any]) -> dict[str, Any]:
     subject = experiment.subject
     if subject.kind is SubjectKind.FOREIGN:
-        return {"command": " ".join(subject.command), **machine}
+        declared = {"toggles": subject.toggles} if subject.facts else {}
+        return {"command": " ".join(subject.command), **declared, **machine}
     devices = {mark.detail.get("device") for log in logs for mark in log.marks if mark.name == "ready"} - {None}
     return {
         "preset": subject.preset,

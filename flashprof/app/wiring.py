@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from flashprof.app.foreign import declared_ports
 from flashprof.app.session import Ports
 from flashprof.app.subject import find_targets
 from flashprof.contracts.errors import ToolError
-from flashprof.contracts.experiment import Experiment, Sampling
+from flashprof.contracts.experiment import Experiment, Sampling, SubjectSpec, WindowPlan
 from flashprof.contracts.ports import Clock, Sampler
 from flashprof.launch.process import ProcessLauncher
 from flashprof.sample.counters import SystemMeter
@@ -18,6 +19,7 @@ from flashprof.sample.nvml import NvmlGpus, open_nvml
 from flashprof.sample.pidstat import PidstatSampler
 from flashprof.sample.pyspy import PySpySampler, can_trace
 from flashprof.sample.schedstat import SchedstatSampler
+from flashprof.store.subject_file import read_subject
 
 
 class SystemClock:
@@ -78,3 +80,24 @@ def _resource_sampler(sampling: Sampling, clock: Clock, notes: list[str]) -> Sam
         raise ToolError("pidstat is not installed", next_command=remedy)
     notes.append("pidstat is not installed: thread CPU comes from /proc instead (apt-get install sysstat)")
     return SchedstatSampler(clock)
+
+
+def wire_quiet(
+    subject: SubjectSpec, windows: WindowPlan, *, env: Mapping[str, str], cwd: Path, declared: str = ""
+) -> Ports:
+    """
+    The world outside without samplers: verdicts come from measure windows only (design §4.1).
+
+    Args:
+        subject: What is measured.
+        windows: How.
+        env: FlashProf's own environment.
+        cwd: Where the user is.
+        declared: File that declares the subject; empty for our pipeline, or for a command.
+
+    Raises:
+        UsageError: The declaration is wrong.
+    """
+    sampling = Sampling(stacks="off", resources="off")
+    ports = wire(Experiment(subject=subject, windows=windows, sampling=sampling), env, cwd)
+    return declared_ports(ports, read_subject(Path(declared))) if declared else ports

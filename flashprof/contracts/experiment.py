@@ -37,6 +37,8 @@ class SubjectSpec:
     """More options of our pipeline's `train`, word by word."""
     tok_per_s_pattern: str = ""
     """Foreign only: regular expression whose group `value` (or first group) is tok/s in the subject's output."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """Foreign only: what its declaration knows of its cell before a launch, the hashes of its files."""
 
 
 @dataclass(frozen=True, kw_only=True)

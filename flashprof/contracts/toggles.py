@@ -41,6 +41,8 @@ class Toggle:
     """Whether it acts in front of the queue: what is queued at a switch was still made under the old setting."""
     needs: tuple[str, ...] = ()
     """What the machine must have: `cuda`, `compiler`."""
+    requires: tuple[str, ...] = ()
+    """Names of toggles that must be on for this one to be on."""
     changes_numbers: bool = False
     """Whether it trains another model, so that losses differ beyond rounding when it is set."""
     loss_tolerance: float = 0.0
@@ -57,6 +59,10 @@ class Toggle:
         if not self.is_numeric:
             return "on, off"
         return "..".join("" if bound is None else str(bound) for bound in (self.minimum, self.maximum))
+
+    def is_on(self, value: Value) -> bool:
+        """Whether *value* switches it on: a number does where it is not the default."""
+        return value != self.default if self.is_numeric else value is True
 
     def parse(self, text: str) -> Value:
         """
@@ -93,14 +99,27 @@ def parse_toggles(expression: str, registry: Sequence[Toggle]) -> ToggleValues:
 
     Raises:
         UnknownNameError: A name that the registry does not have; offers the nearest.
-        UsageError: A value that the toggle does not take, or an empty item.
+        UsageError: A value that the toggle does not take, an empty item, or a toggle without one that it requires.
     """
     by_name = {toggle.name: toggle for toggle in registry}
     values: ToggleValues = {toggle.name: toggle.default for toggle in registry}
     items = [item.strip() for item in expression.split(",")] if expression.strip() else []
     for item in items:
         values.update(_parse_item(item, by_name, expression))
+    for toggle in registry:
+        _refuse_unmet(toggle, values, by_name, expression)
     return values
+
+
+def _refuse_unmet(toggle: Toggle, values: Mapping[str, Value], by_name: Mapping[str, Toggle], expression: str) -> None:
+    unmet = [name for name in toggle.requires if name in by_name and not by_name[name].is_on(values[name])]
+    if unmet and toggle.is_on(values[toggle.name]):
+        raise UsageError(
+            f"toggle {toggle.name!r} requires {', '.join(unmet)}",
+            offered=expression,
+            allowed=f"{toggle.name} together with {', '.join(toggle.requires)}, or without it",
+            next_command=f"--toggles {','.join((*toggle.requires, toggle.name))}",
+        )
 
 
 def _parse_item(item: str, by_name: Mapping[str, Toggle], expression: str) -> ToggleValues:
@@ -154,7 +173,8 @@ def toggles_from_json(raw: Sequence[Mapping[str, Any]]) -> tuple[Toggle, ...]:
     try:
         for item in raw:
             fields: dict[str, Any] = {key: value for key, value in item.items() if key in known}
-            fields["needs"] = tuple(fields.get("needs", ()))
+            for name in ("needs", "requires"):
+                fields[name] = tuple(fields.get(name, ()))
             toggles.append(Toggle(**fields))
     except (AttributeError, TypeError) as error:
         raise FormatError(f"not a registry of toggles: {error}", next_command=LIST_COMMAND) from error

@@ -162,3 +162,42 @@ def test_a_value_is_written_as_a_person_writes_it(value: Value, text: str) -> No
 
     assert text == format_value(value)
     assert (value, type(value)) == (toggle.parse(text), type(toggle.parse(text)))
+
+
+REQUIRING = (
+    *REGISTRY,
+    Toggle(name="fused", help="needs two", requires=("swa", "queue")),
+    Toggle(name="deep", help="a number", default=0, on=2, requires=("swa",)),
+)
+
+
+@pytest.mark.parametrize(
+    "expression", ["none", "fused,swa,queue=2", "deep,swa", "deep=0", "all", "all,-fused,-deep,-swa"]
+)
+def test_toggles_may_be_on_together_with_what_they_require(expression: str) -> None:
+    assert set(parse_toggles(expression, REQUIRING)) == {toggle.name for toggle in REQUIRING}
+
+
+@pytest.mark.parametrize(
+    ("expression", "what"),
+    [
+        ("fused", "'fused' requires swa, queue"),
+        ("fused,swa", "'fused' requires queue"),
+        ("fused,swa,queue=1", "'fused' requires queue"),
+        ("all,-swa", "'fused' requires swa"),
+        ("deep=1", "'deep' requires swa"),
+    ],
+)
+def test_a_toggle_without_what_it_requires_is_refused(expression: str, what: str) -> None:
+    with pytest.raises(UsageError, match=what) as raised:
+        parse_toggles(expression, REQUIRING)
+
+    assert expression == raised.value.offered
+    assert raised.value.next_command
+
+
+def test_requirements_survive_json_and_may_be_missing_there() -> None:
+    (fused,) = toggles_from_json(json.loads(json.dumps(toggles_to_json(REQUIRING[3:4]))))
+
+    assert ("swa", "queue") == fused.requires
+    assert () == toggles_from_json([{"name": "a", "help": "b"}])[0].requires
