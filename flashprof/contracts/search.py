@@ -92,6 +92,8 @@ class Proof:
     base: str
     """Cell ids."""
     candidate: str
+    stage: Stage = Stage.PROOF
+    """Confirmations hold all culprits at once: their cause has the members of all."""
     comparison: Comparison | None = None
     """None where nothing was measured for it."""
 

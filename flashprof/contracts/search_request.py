@@ -125,7 +125,8 @@ def subject_from_json(raw: Mapping[str, Any]) -> SubjectSpec:
     values = {**_known(SubjectSpec, raw), "kind": SubjectKind(raw.get("kind", SubjectKind.PIPELINE))}
     for name in ("command", "train_options"):
         values[name] = tuple(values.get(name, ()))
-    return SubjectSpec(**values)
+    facts = tuple((str(name), str(text)) for name, text in values.get("facts", ()))
+    return SubjectSpec(**{**values, "facts": facts})
 
 
 def windows_from_json(raw: Mapping[str, Any]) -> WindowPlan:

@@ -94,10 +94,11 @@ def _print_proofs(console: Console, result: SearchResult) -> None:
     if console.width < WIDE_FROM:
         print_lines(console, (sentences.proof_line(result, proof) for proof in result.proofs), style="")
         return
-    for cause in dict.fromkeys(proof.cause for proof in result.proofs):
-        if cause.members:
-            print_lines(console, [sentences.cause_title(result, cause)], style="")
-        found = [rows.proof_row(proof) for proof in result.proofs if proof.cause == cause]
+    headings = [sentences.proof_heading(result, proof) for proof in result.proofs]
+    for text in dict.fromkeys(headings):
+        if text:
+            print_lines(console, [text], style="")
+        found = [rows.proof_row(proof) for proof, own in zip(result.proofs, headings, strict=True) if own == text]
         _print_table(console, rows.PROOF_TITLES, found, num_left=2)
 
 

@@ -37,7 +37,7 @@ def _causes(result: SearchResult) -> Iterator[str]:
 
 def _proofs(result: SearchResult) -> Iterator[str]:
     titles = ("cause", *rows.PROOF_TITLES)
-    found = [(sentences.cause_title(result, proof.cause), *rows.proof_row(proof)) for proof in result.proofs]
+    found = [(sentences.proof_heading(result, proof), *rows.proof_row(proof)) for proof in result.proofs]
     yield from _table("Proof", titles, found, num_text=3)
 
 

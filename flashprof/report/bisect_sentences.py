@@ -10,7 +10,18 @@ from typing import TypeGuard
 
 from flashprof.contracts.comparison import Method, Standing, Verdict
 from flashprof.contracts.results import Interval
-from flashprof.contracts.search import BAD, GOOD, Belief, Cause, CellInfo, Proof, SearchKind, SearchResult, SearchRule
+from flashprof.contracts.search import (
+    BAD,
+    GOOD,
+    Belief,
+    Cause,
+    CellInfo,
+    Proof,
+    SearchKind,
+    SearchResult,
+    SearchRule,
+    Stage,
+)
 from flashprof.report import figures
 from flashprof.report.compare_sentences import candidate_tok_per_s, change, level, minutes, num_decimals, plural, span
 
@@ -164,7 +175,14 @@ def proof_title(result: SearchResult, proof: Proof) -> str:
     """What was switched, and where."""
     if not proof.cause.members:
         return "good against bad"
-    return f"{cause_title(result, proof.cause)} {proof_place(proof)}"
+    return f"{proof_heading(result, proof)}: {proof_place(proof)}"
+
+
+def proof_heading(result: SearchResult, proof: Proof) -> str:
+    """What was switched; a confirmation switches all culprits at once, whatever they do together."""
+    if proof.stage is Stage.CONFIRM:
+        return f"{_together(result, proof.cause)}, a launch each"
+    return cause_title(result, proof.cause)
 
 
 def proof_place(proof: Proof) -> str:

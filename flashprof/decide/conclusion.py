@@ -1,0 +1,291 @@
+"""
+What a search concludes from its posterior and its proofs: the leading hypothesis, and the answer. Pure.
+
+Hypotheses that differ by what is no larger than usual are one answer. A toggle whose effect is 0.5 % may be said to
+matter by little, or not to matter: no window tells these apart, and of eight toggles, with a prior of 0.15 each, they
+hold a quarter of the probability for ever. Nobody who asks for the cause of 17 % wants to know.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from flashprof.contracts.comparison import Standing, Verdict
+from flashprof.contracts.results import Interval
+from flashprof.contracts.search import Belief, Cause, Proof, Stage
+from flashprof.decide.proofs import NUM_HOT_WINDOWS, Trial, ends_trial, proof_trials, refuted_causes
+from flashprof.decide.search_actions import Finish
+from flashprof.decide.search_state import SearchState, failure_sentences
+from flashprof.stats.sequential import fewest
+
+if TYPE_CHECKING:
+    from flashprof.stats.posterior import Posterior
+
+NUM_BELIEFS = 8
+MAX_POOLS = 32
+"""Hypotheses that others may be added to, the likeliest ones: no other will ever lead."""
+NUM_USUAL_SDS = 2.0
+"""An effect within so many spike sds is what such a term usually has: 3.4 % for a toggle."""
+MAX_PROMISED_S = 7 * 86400.0
+"""A search that needs longer is not promised."""
+LEVEL, Z = 0.95, 1.96
+METHOD = "posterior of a hypothesis, normal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """A hypothesis as a person reads it."""
+
+    place: int
+    """In the posterior."""
+    probability: float
+    effects: Mapping[int, float]
+    """Term → mean effect on log tok/s, if it holds."""
+    culprits: tuple[Cause, ...]
+    gains: tuple[Cause, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leading:
+    """The likeliest hypothesis that no proof has refuted."""
+
+    place: int
+    """In the posterior."""
+    probability: float
+    """Among those that no proof has refuted, with all that say no more than it does."""
+    culprits: tuple[Cause, ...]
+    gains: tuple[Cause, ...]
+
+    @property
+    def sentence(self) -> str:
+        """`swa leads with probability 0.87`."""
+        what = names(self.culprits) if self.culprits else "no difference"
+        return f"{what} leads with probability {self.probability:.3g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What is believed and proved; made once a decision, since pooling 400 hypotheses takes some ms."""
+
+    posterior: Posterior
+    answers: tuple[_Answer, ...]
+    """Pooled, the likeliest first; without those that the proofs have refuted."""
+    leading: Leading | None
+    """None where the proofs have refuted all."""
+    refuted: tuple[Cause, ...]
+
+    @property
+    def failed(self) -> str:
+        """What the proofs have refuted, as a sentence; empty for nothing."""
+        one = len(self.refuted) == 1
+        return f"the proof failed: {names(self.refuted)} cost{'s' * one} less than tolerated" if self.refuted else ""
+
+
+def names(causes: Iterable[Cause]) -> str:
+    """`swa and compile × queue`; of a commit as many digits as a person needs."""
+    short = [re.sub(r"\b([0-9a-f]{10})[0-9a-f]{30}\b", r"\1", cause.name) for cause in causes]
+    return ", ".join(short[:-1]) + (" and " if len(short) > 1 else "") + "".join(short[-1:])
+
+
+def consider(state: SearchState, posterior: Posterior) -> View:
+    """What the posterior and the proofs come to."""
+    refuted = refuted_causes(state)
+    # Good and bad differ for certain: something must explain it.
+    must_explain = ends_trial(state).verdict is Verdict.REGRESSION
+    left: list[_Answer] = []
+    lost: list[_Answer] = []
+    for answer in _answers(state, posterior):
+        is_lost = refuted & set(answer.culprits) or (must_explain and not answer.culprits)
+        (lost if is_lost else left).append(answer)
+    pooled = _pooled(state, left)
+    # What is refuted is out, and its probability goes to the rest; it is shown only where nothing is left.
+    rest = max(1.0 - sum(answer.probability for answer in lost), sum(answer.probability for answer in left))
+    answers = tuple(replace(answer, probability=answer.probability / rest) for answer in pooled) or tuple(lost)
+    leading = None
+    if pooled:
+        best = answers[0]
+        leading = Leading(
+            place=best.place, probability=min(1.0, best.probability), culprits=best.culprits, gains=best.gains
+        )
+    return View(posterior=posterior, answers=answers, leading=leading, refuted=tuple(sorted(refuted)))
+
+
+def beliefs(state: SearchState, view: View | None) -> tuple[Belief, ...]:
+    """The likeliest hypotheses with the effect of each cause, the likeliest first."""
+    if view is None:
+        return ()
+    posterior = view.posterior
+    made = []
+    for answer in view.answers[:NUM_BELIEFS]:
+        means, sds = posterior.effect(answer.place)
+        pairs = zip(map(state.plan.space.cause, posterior.hypotheses[answer.place]), means, sds, strict=True)
+        ordered = sorted((cause, float(mean), float(sd)) for cause, mean, sd in pairs)
+        made.append(
+            Belief(
+                causes=tuple(cause for cause, _, _ in ordered),
+                probability=min(1.0, answer.probability),
+                effects=tuple(_interval(mean, sd, posterior.num_readings) for _, mean, sd in ordered),
+            )
+        )
+    return tuple(made)
+
+
+def seconds_left(state: SearchState, view: View, *, nats_per_s: float) -> float | None:
+    """
+    About how long the search still takes, if the information goes on coming at this rate; None if that is too long.
+
+    Args:
+        state: What is known.
+        view: What is believed: its leading hypothesis is what is to be proved.
+        nats_per_s: Of the best cell; 0 where the search itself is over, or its rate is not known.
+    """
+    leading = view.leading
+    if leading is None:
+        return None
+    certainty = state.plan.rule.certainty
+    seconds = sum(_trial_s(state, trial) for trial in _wanted(state, leading))
+    if leading.probability < certainty:
+        if nats_per_s <= 0:
+            return None
+        enough = -certainty * math.log(certainty) - (1 - certainty) * math.log1p(-certainty)
+        entropy = -sum(float(share) * math.log(share) for share in view.posterior.probabilities if share > 0)
+        seconds += max(0.0, entropy - enough) / nats_per_s
+    return seconds if seconds < MAX_PROMISED_S else None
+
+
+def finish(state: SearchState, view: View | None, *, reason: str, to_resolve_s: float | None = None) -> Finish:
+    """The answer as far as it is known; inconclusive, unless the caller replaces that."""
+    leading = view.leading if view else None
+    return Finish(
+        verdict=Verdict.INCONCLUSIVE,
+        standing=Standing.SCREENED,
+        reason=reason,
+        drop=_drop(state, view) if view else None,
+        culprits=leading.culprits if leading else (),
+        gains=leading.gains if leading else (),
+        beliefs=beliefs(state, view),
+        proofs=_proofs(state, view) if view else (),
+        to_resolve_s=to_resolve_s,
+        notes=_notes(state, view) if view else (),
+        failures=failure_sentences(state),
+        spent_s=state.spent_s,
+        num_reused=state.num_reused,
+    )
+
+
+def _answers(state: SearchState, posterior: Posterior) -> list[_Answer]:
+    """All hypotheses with the signs of their causes, the likeliest first."""
+    found: list[_Answer] = []
+    causes = [state.plan.space.cause(term) for term in range(len(state.plan.space.terms.names))]
+    for place, (terms, means) in enumerate(zip(posterior.hypotheses, _mean_effects(posterior), strict=True)):
+        effects = dict(zip(terms, means, strict=False))
+        found.append(
+            _Answer(
+                place=place,
+                probability=float(posterior.probabilities[place]),
+                effects=effects,
+                culprits=tuple(causes[term] for term in terms if effects[term] < 0),
+                gains=tuple(causes[term] for term in terms if effects[term] >= 0),
+            )
+        )
+    return found
+
+
+def _mean_effects(posterior: Posterior) -> list[list[float]]:
+    """
+    Mean log tok/s effect of each term of each hypothesis, as `Posterior.effect` has it, padded.
+
+    All at once: one at a time, 400 hypotheses take 120 ms. A term that matters has the spike and the slab's extra
+    on the same column, so that the mean of the sum is that of the extra part, over its share of the variance.
+    """
+    import numpy as np
+
+    members, extra_sd = posterior.members, np.append(posterior.terms.extra_sd, 1.0)
+    if not members.shape[1]:
+        return [[] for _ in posterior.hypotheses]
+    means, _ = posterior.basis.slabs(members)
+    slabs = np.einsum("hs,shk->hk", posterior.scale_weights, means)
+    effects: list[list[float]] = (slabs * posterior.terms.slab_sd**2 / extra_sd[members]).tolist()
+    return effects
+
+
+def _pooled(state: SearchState, answers: Sequence[_Answer]) -> list[_Answer]:
+    """The same, less those that say no more than a likelier one, which gets their probability."""
+    kept: list[_Answer] = []
+    for answer in answers:
+        same = next(
+            (place for place, other in enumerate(kept[:MAX_POOLS]) if _says_no_more(state, answer, other)), None
+        )
+        if same is None:
+            kept.append(answer)
+        else:
+            kept[same] = replace(kept[same], probability=kept[same].probability + answer.probability)
+    return sorted(kept, key=lambda answer: (-answer.probability, answer.place))
+
+
+def _says_no_more(state: SearchState, answer: _Answer, other: _Answer) -> bool:
+    """Whether *answer* has all causes of *other*, with their signs, and what else it has is no larger than usual."""
+    shared = [term for term in other.effects if term in answer.effects]
+    is_wider = len(shared) == len(other.effects)
+    if not is_wider or any((answer.effects[term] < 0) != (other.effects[term] < 0) for term in shared):
+        return False
+    usual_sd, tolerance = state.plan.space.terms.spike_sd, state.plan.rule.tolerance
+    extra = ((term, effect) for term, effect in answer.effects.items() if term not in other.effects)
+    return all(abs(effect) <= max(tolerance, NUM_USUAL_SDS * float(usual_sd[term])) for term, effect in extra)
+
+
+def _wanted(state: SearchState, leading: Leading) -> Sequence[Trial]:
+    if not leading.culprits:
+        return (ends_trial(state),)
+    return proof_trials(state, leading.culprits, Stage.PROOF)
+
+
+def _trial_s(state: SearchState, trial: Trial) -> float:
+    """Seconds that a comparison still takes: what it says itself, or the fewest blocks that can decide."""
+    if not trial.is_open:
+        return 0.0
+    if trial.comparison is not None and trial.comparison.to_resolve_s is not None:
+        return trial.comparison.to_resolve_s
+    plan, costs = state.plan, state.plan.costs
+    block_s = NUM_HOT_WINDOWS * (costs.window_s + costs.switch_s)
+    if trial.is_cold:
+        block_s = 2 * (costs.start_s + plan.num_windows_cold * costs.window_s)
+    return max(1, fewest(plan.rule.alpha) - len(trial.blocks)) * block_s
+
+
+def _drop(state: SearchState, view: View) -> Interval:
+    rows = state.plan.space.rows([state.plan.space.good, state.plan.space.bad])
+    place = view.leading.place if view.leading else 0
+    mean, sd = view.posterior.contrast(place, rows[1] - rows[0])
+    return _interval(mean, sd, view.posterior.num_readings)
+
+
+def _proofs(state: SearchState, view: View) -> tuple[Proof, ...]:
+    """Of the culprits, then what was refuted on the way, then the ends."""
+    causes = dict.fromkeys((*(view.leading.culprits if view.leading else ()), *view.refuted))
+    trials = proof_trials(state, tuple(causes), Stage.PROOF)
+    ends = ends_trial(state)
+    is_new = ends.comparison is not None and all(trial.number != ends.number for trial in trials)
+    return tuple(trial.proof for trial in (*trials, *((ends,) if is_new else ())))
+
+
+def _notes(state: SearchState, view: View) -> tuple[str, ...]:
+    leading, notes = view.leading, [view.failed] if view.failed else []
+    for cause in leading.culprits if leading else ():
+        sides = {"alone in the good cell": state.plan.space.alone(cause)}
+        sides["back in the bad cell"] = state.plan.space.back(cause)
+        for how, cells in sides.items():
+            whys = [f"{cell}: {why}" for cell in cells or () if (why := state.why_skipped(cell))]
+            if whys:
+                notes.append(f"{names([cause])} could not be switched {how} ({'; '.join(whys)})")
+    return tuple(notes)
+
+
+def _interval(mean: float, sd: float, num_readings: int) -> Interval:
+    """Of a change of log tok/s, as a relative change."""
+    estimate, low, high = (math.expm1(min(mean + sign * Z * sd, 700.0)) for sign in (0, -1, 1))
+    return Interval(estimate=estimate, low=low, high=high, level=LEVEL, num_samples=num_readings, method=METHOD)

@@ -1,0 +1,323 @@
+"""
+The course of one search, as a pure state machine: `(state, observation) → state`, `next_action(state)`.
+
+    both ends ─→ search: the cell with the most information a second ─→ proof ─→ confirm, where it was hot ─→ finish
+                   ↑  until a set of causes is certain                   │
+                   └──────────── refuted: that set cannot be it ←────────┘
+
+Every reading is evidence for all that follows, whatever it was taken for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from flashprof.contracts.comparison import Standing, Verdict
+from flashprof.contracts.search import Cause, SearchLook, Stage
+from flashprof.decide.conclusion import Leading, View, beliefs, consider, finish, names, seconds_left
+from flashprof.decide.orders import block_order
+from flashprof.decide.proofs import (
+    Trial,
+    ends_trial,
+    is_half_done,
+    next_window,
+    proof_trials,
+    rest_of_launch,
+)
+from flashprof.decide.search_actions import Build, Finish, SearchAction, Visit
+from flashprof.decide.search_state import COLD, HOT, SearchState
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from flashprof.stats.posterior import Posterior
+
+NUM_TO_CONTROL = 8
+"""One choice in so many is an end: drift shows, and costs an eighth."""
+MIN_NATS = 0.001
+"""A window that tells less than this tells nothing: a thousand of them would not settle a coin's toss."""
+STAY = 0.9
+"""Of the certainty: what was proved is given up only below it, since a cold launch's own noise moves it a little."""
+LEAD = 0.5
+"""Where no window tells more, what is likelier than all else together goes to the proof, which may."""
+WHY_REST = "window {number} of {total} of this launch"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What is believed, and what a window would tell: `stats.posterior.infer`, `stats.information.information`."""
+
+    infer: Callable[..., Any]
+    information: Callable[..., NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thought:
+    """What a state leads to; made once, since the posterior of 128 commits takes 50 ms."""
+
+    action: SearchAction
+    view: View | None
+    """None until both ends are measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """The best cell to measure for the search."""
+
+    cell: str
+    nats: float
+    cost_s: float
+
+
+def real_engine() -> Engine:
+    """The engine of `flashprof.stats`."""
+    from flashprof.stats.information import information
+    from flashprof.stats.posterior import infer
+
+    return Engine(infer, information)
+
+
+def next_action(state: SearchState, engine: Engine | None = None) -> SearchAction:
+    """What to do now."""
+    return think(state, engine).action
+
+
+def think(state: SearchState, engine: Engine | None = None) -> Thought:
+    """What is believed, and what to do now."""
+    engine = engine or real_engine()
+    first = _first_window(state)
+    view = None if first else consider(state, _posterior(state, engine))
+    action: SearchAction | None = _blocked(state, view) or rest_of_launch(state, WHY_REST)
+    if action is None:
+        action = _within_budget(state, None, first) if first else None
+    if action is None:
+        assert view is not None, "both ends are measured"
+        action = _decide(state, view, engine)
+    if isinstance(action, Visit) and state.needs_build(action.cell):
+        action = Build(group=action.group, cell=action.cell, why=action.why)
+    return Thought(action=action, view=view)
+
+
+def look(state: SearchState, thought: Thought) -> SearchLook:
+    """What a live view shows: beliefs, what comes next and why, cost so far and to come."""
+    action, view = thought.action, thought.view
+    is_over = isinstance(action, Finish)
+    return SearchLook(
+        beliefs=beliefs(state, view),
+        next_cell="" if isinstance(action, Finish) else action.cell,
+        why=action.reason if isinstance(action, Finish) else action.why,
+        num_readings=len(state.readings),
+        num_launches=len(state.group_of),
+        spent_s=state.spent_s,
+        to_come_s=None if view is None or is_over else seconds_left(state, view, nats_per_s=0.0),
+    )
+
+
+def _blocked(state: SearchState, view: View | None) -> Finish | None:
+    """The end of a search that may not, or cannot, go on."""
+    if state.is_stopped:
+        return finish(state, view, reason="stopped; the same command goes on from here")
+    space = state.plan.space
+    for name, end in (("good", space.good), ("bad", space.bad)):
+        why = state.why_skipped(end)
+        if why:
+            reason = f"the {name} end cannot be measured ({why}), and without it there is nothing to explain"
+            return finish(state, view, reason=reason)
+    return None
+
+
+def _first_window(state: SearchState) -> Visit | None:
+    """Both ends, before anything is inferred; None once they are there."""
+    plan = state.plan
+    order = block_order(plan.seed, 1, 2)
+    if plan.is_hot:
+        is_shared = plan.space.group(plan.space.good) == plan.space.group(plan.space.bad)
+        order = block_order(plan.seed, 1, 4) if is_shared else order[0] * 2 + order[1] * 2
+    have = [reading.cell for reading in state.readings if not reading.disturbances]
+    for place, letter in enumerate(order, start=1):
+        cell = plan.space.good if letter == "A" else plan.space.bad
+        if have.count(cell) < order[:place].count(letter):
+            return _search_visit(state, cell, "both ends first: they show how large the difference is")
+    return None
+
+
+def _posterior(state: SearchState, engine: Engine) -> Posterior:
+    import numpy as np
+
+    from flashprof.stats.posterior import Evidence
+
+    plan, number = state.plan, {run_id: place for place, run_id in enumerate(state.group_of)}
+    clean = [reading for reading in state.readings if not reading.disturbances]
+    evidence = Evidence(
+        rows=plan.space.rows([reading.cell for reading in clean]),
+        values=np.array([reading.log_tok_per_s for reading in clean]),
+        launches=np.array([number[reading.launch] for reading in clean]),
+        at_s=np.array([reading.at_s for reading in clean]),
+    )
+    posterior: Posterior = engine.infer(plan.space.terms, evidence, plan.noise)
+    return posterior
+
+
+def _decide(state: SearchState, view: View, engine: Engine) -> SearchAction:
+    leading = view.leading
+    if leading is None:
+        return finish(state, view, reason=f"{view.failed}; nothing that is left explains the difference")
+    trials = proof_trials(state, leading.culprits, Stage.PROOF)
+    missing = [cause for cause in leading.culprits if not any(trial.cause == cause for trial in trials)]
+    is_proved = bool(trials) and not missing and all(trial.verdict is Verdict.REGRESSION for trial in trials)
+    if leading.probability < state.plan.rule.certainty * (STAY if is_proved else 1.0):
+        choice = _choose(state, view.posterior, engine)
+        if choice is not None and choice.nats >= MIN_NATS:
+            return _search(state, view, choice)
+        if leading.probability < LEAD:
+            told = f"{view.failed}; " if view.failed else ""
+            return finish(state, view, reason=f"{told}nothing that can be measured tells more; {leading.sentence}")
+    if not leading.culprits:
+        return _compare_ends(state, view)
+    for trial in trials:
+        if trial.is_open:
+            return _try(state, view, trial)
+    if missing:
+        reason = f"{names(missing)} leads, and no two cells that can be measured differ by it alone"
+        return finish(state, view, reason=reason)
+    return _confirm(state, view, leading, trials)
+
+
+def _search(state: SearchState, view: View, choice: _Choice) -> SearchAction:
+    bits = choice.nats / math.log(2)
+    why = f"most information a second: {bits:.2g} bit for {choice.cost_s:.0f} s"
+    visit = _control(state) or _search_visit(state, choice.cell, why)
+    to_resolve_s = seconds_left(state, view, nats_per_s=choice.nats / choice.cost_s)
+    return _within_budget(state, view, visit, to_resolve_s=to_resolve_s)
+
+
+def _choose(state: SearchState, posterior: Posterior, engine: Engine) -> _Choice | None:
+    """The cell with the most information a second; of equals the cheaper, then the first."""
+    import numpy as np
+
+    readings = state.readings
+    cells = [
+        cell
+        for cell in state.plan.space.candidates({reading.cell for reading in readings})
+        if not state.why_skipped(cell)
+    ]
+    if not cells:
+        return None
+    usable = _usable_launch(state)
+    # An index that no evidence has would be a launch like any new one.
+    has_evidence = any(reading.launch == usable and not reading.disturbances for reading in readings)
+    running = list(state.group_of).index(usable) if usable is not None and has_evidence else -1
+    inside = np.array([_is_inside(state, cell) for cell in cells])
+    at_s = max(reading.at_s for reading in readings) + state.plan.costs.window_s
+    rows = state.plan.space.rows(cells)
+    nats = engine.information(posterior, rows, np.where(inside, running, -1), at_s)
+    costs = [_cost_s(state, cell, is_inside=bool(inner)) for cell, inner in zip(cells, inside, strict=True)]
+    best = max(range(len(cells)), key=lambda place: (round(float(nats[place]) / costs[place], 12), -costs[place]))
+    return _Choice(cell=cells[best], nats=float(nats[best]), cost_s=costs[best])
+
+
+def _cost_s(state: SearchState, cell: str, *, is_inside: bool) -> float:
+    plan, costs = state.plan, state.plan.costs
+    if is_inside:
+        last = state.readings[-1].cell
+        return costs.window_s + (costs.switch_s if cell != last else 0.0)
+    num_windows = 1 if plan.is_hot else plan.num_windows_cold
+    return costs.start_s + num_windows * costs.window_s + (costs.build_s if state.needs_build(cell) else 0.0)
+
+
+def _control(state: SearchState) -> Visit | None:
+    """An end, where its turn has come."""
+    # A launch of one cell is one choice, however many windows it has.
+    num = 1 + sum(reading.stage is Stage.SEARCH and reading.position == 0 for reading in state.readings)
+    if num % NUM_TO_CONTROL:
+        return None
+    space = state.plan.space
+    is_bad = num // NUM_TO_CONTROL % 2 == 1
+    cell, name = (space.bad, "bad") if is_bad else (space.good, "good")
+    return _search_visit(state, cell, f"the {name} end again, the control for drift")
+
+
+def _usable_launch(state: SearchState) -> str | None:
+    """The running launch, where the search may go on in it."""
+    running = state.running
+    is_usable = running is not None and (not state.plan.is_hot or running.startswith(HOT))
+    return running if is_usable else None
+
+
+def _is_inside(state: SearchState, cell: str) -> bool:
+    running = _usable_launch(state)
+    return running is not None and state.group_of[running] == state.plan.space.group(cell)
+
+
+def _search_visit(state: SearchState, cell: str, why: str) -> Visit:
+    running = _usable_launch(state)
+    is_inside = running is not None and _is_inside(state, cell)
+    run_id = running if is_inside and running else state.next_run_id(HOT if state.plan.is_hot else COLD)
+    return Visit(cell=cell, group=state.plan.space.group(cell), run_id=run_id, stage=Stage.SEARCH, why=why)
+
+
+def _within_budget(
+    state: SearchState, view: View | None, visit: Visit, *, to_resolve_s: float | None = None
+) -> SearchAction:
+    budget_s = state.plan.rule.budget_s
+    if state.spent_s < budget_s:
+        return visit
+    known = view.leading.sentence if view and view.leading else "an end is missing"
+    reason = f"the budget of {budget_s / 60:.3g} min is spent; {known}"
+    return finish(state, view, reason=reason, to_resolve_s=to_resolve_s)
+
+
+def _try(state: SearchState, view: View, trial: Trial) -> SearchAction:
+    """The next window of a proof; a block that is begun is completed beyond the budget, or it was for nothing."""
+    how = "switched back in the bad cell" if trial.is_back else "alone in the good cell"
+    visit = next_window(state, trial, f"proof of {names([trial.cause])}: {how}, block by block")
+    if is_half_done(state, trial):
+        return visit
+    return _within_budget(state, view, visit, to_resolve_s=seconds_left(state, view, nats_per_s=0.0))
+
+
+def _compare_ends(state: SearchState, view: View) -> SearchAction:
+    trial = ends_trial(state)
+    if trial.verdict is Verdict.NO_REGRESSION and trial.comparison is not None:
+        answer = finish(state, view, reason=f"good and bad are alike: {trial.comparison.reason}")
+        standing = Standing.CONFIRMED if trial.is_cold else Standing.SCREENED
+        return replace(answer, verdict=Verdict.NO_REGRESSION, standing=standing)
+    visit = next_window(state, trial, "good against bad, block by block: nothing seems to matter")
+    if is_half_done(state, trial):
+        return visit
+    return _within_budget(state, view, visit, to_resolve_s=seconds_left(state, view, nats_per_s=0.0))
+
+
+def _confirm(state: SearchState, view: View, leading: Leading, shown: tuple[Trial, ...]) -> SearchAction:
+    """The culprits are proved; where that was hot, launches of one cell each have the last word."""
+    culprits = leading.culprits
+    verb = "each slow it down" if len(culprits) > 1 else "slows it down"
+    answer = finish(state, view, reason=f"{names(culprits)} {verb}, shown by switching; {leading.sentence}")
+    proved = replace(answer, verdict=Verdict.REGRESSION, standing=Standing.SCREENED)
+    if leading.probability < state.plan.rule.certainty * STAY:
+        note = f"that nothing else matters is less sure: {leading.probability:.2g}, and no window would tell more"
+        proved = replace(proved, notes=(*proved.notes, note))
+    if all(trial.is_cold for trial in shown):
+        return replace(proved, standing=Standing.CONFIRMED)
+    if not state.plan.confirm:
+        return proved
+    together = Cause(tuple(sorted({member for cause in culprits for member in cause.members})))
+    trials = proof_trials(state, [together], Stage.CONFIRM)
+    if not trials:
+        note = "launches of one cell each could not confirm it: the cells cannot be measured"
+        return replace(proved, notes=(*proved.notes, note))
+    proved = replace(proved, proofs=(*proved.proofs, *(trial.proof for trial in trials)))
+    if any(trial.verdict is Verdict.NO_REGRESSION for trial in trials):
+        reason = f"{names(culprits)}: shown within one launch, and launches of one cell each show nothing of it"
+        return replace(proved, verdict=Verdict.INCONCLUSIVE, reason=reason)
+    for trial in trials:
+        if trial.is_open and (state.spent_s < state.plan.rule.budget_s or is_half_done(state, trial)):
+            return next_window(state, trial, f"{names(culprits)}: launches of one cell each confirm it")
+    if any(trial.is_open for trial in trials):
+        note = "the budget is spent: launches of one cell each have not confirmed it yet"
+        return replace(proved, notes=(*proved.notes, note))
+    return replace(proved, standing=Standing.CONFIRMED)
