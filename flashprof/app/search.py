@@ -52,7 +52,7 @@ def bisect(request: BisectRequest, ports: Ports, progress: SearchProgress) -> Se
     told = {"rule": asdict(request.rule), "costs": asdict(known.plan.costs), "noise": asdict(known.plan.noise)}
     kept = request_to_json(request)
     with open_search(request.reports, known.question, plan=told, request=kept, fresh=request.fresh) as folder:
-        course = SearchCourse(folder, known.plan)
+        course = SearchCourse(folder, known.plan, known.subjects)
         course.begin_call()
         launches = SearchLaunches(
             request=request, subjects=known.subjects, ports=ports, progress=progress, folder=folder.launches

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 
 from flashprof.app.judging import MachineJudge
-from flashprof.app.search_launches import reading_of
+from flashprof.app.search_launches import reading_of, refused_cell
+from flashprof.app.search_subjects import Subjects
 from flashprof.app.visits import VisitReading, visit_results
 from flashprof.app.window_visits import window_results
 from flashprof.contracts.errors import FormatError
@@ -28,8 +31,9 @@ from flashprof.store.tail import read_event_logs
 class SearchCourse:
     """Learns facts, each written down before it counts, and says what to do next."""
 
-    def __init__(self, folder: SearchFolder, plan: SearchPlan) -> None:
+    def __init__(self, folder: SearchFolder, plan: SearchPlan, subjects: Subjects) -> None:
         self.folder = folder
+        self._subjects = subjects
         self.state: SearchState = replay(plan, folder.observations())
         self._thought: Thought | None = None
 
@@ -48,7 +52,8 @@ class SearchCourse:
 
     def look(self) -> SearchLook:
         """What a live view shows."""
-        return look(self.state, self.thought)
+        seen = look(self.state, self.thought)
+        return replace(seen, next_cell=self._subjects.label(seen.next_cell)) if seen.next_cell else seen
 
     def begin_call(self) -> None:
         """Take up what earlier calls have left: complete windows of a killed launch count."""
@@ -59,6 +64,10 @@ class SearchCourse:
     def _salvage(self, launch: CutOffLaunch) -> None:
         logs = read_event_logs(launch.path / "events")
         found = _readings(launch, logs)
+        if found and refused_cell(logs, found[0].cell, self._subjects.values(found[0].cell)):
+            # As where it is seen live: nothing is left behind.
+            shutil.rmtree(launch.path, ignore_errors=True)
+            return
         # The journal has the first ones, undone or not: each was written down before the next window began.
         known = [
             observation

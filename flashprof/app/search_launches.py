@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,14 @@ from flashprof.app.search_subjects import Start, Subjects
 from flashprof.app.session import Ports
 from flashprof.app.visits import CellVisit, VisitPlan, VisitReading, serve_visits
 from flashprof.app.window_visits import serve_windows
-from flashprof.contracts.errors import SubjectError
+from flashprof.contracts.errors import SubjectError, UsageError
+from flashprof.contracts.events import EventLog
 from flashprof.contracts.experiment import Experiment, Output, Sampling
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.search import Reading, Stage
 from flashprof.contracts.search_request import BisectRequest
 from flashprof.contracts.study import ArmSpec
+from flashprof.contracts.toggles import ToggleValues
 from flashprof.decide.search_actions import Visit
 from flashprof.decide.search_observations import LaunchEnded
 from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
@@ -55,13 +56,17 @@ class SearchLaunches:
             on_reading: Takes each reading.
 
         Raises:
-            UsageError: The subject refuses a toggle.
+            UsageError: The subject refuses a toggle, or does not honour it; nothing of the launch is left.
         """
         start_ns = self.ports.clock.monotonic_ns()
-        at_cell = first.cell
+        at_cell, is_checked = first.cell, False
 
         def take(found: VisitReading) -> CellVisit | None:
-            nonlocal at_cell
+            nonlocal at_cell, is_checked
+            if not is_checked:
+                # Before it is written down: the journal would count it for ever.
+                self._check_honoured(first)
+                is_checked = True
             following = on_reading(reading_of(found, first.run_id, self._offset_s()))
             at_cell = following.cell if following else ""
             return self._cell_visit(following) if following else None
@@ -76,11 +81,10 @@ class SearchLaunches:
             self.progress,
             schedule=self._schedule(first, take),
         )
-        self._check_honoured(first.cell, first.run_id)
         return self._ended(first, summary.outcome, summary.reason, start_ns, at_cell)
 
     def _schedule(self, first: Visit, take: Callable[[VisitReading], CellVisit | None]) -> Schedule:
-        judge: Judge = MachineJudge(self.folder / f".{first.run_id}.part" / COUNTERS_FILE)
+        judge: Judge = MachineJudge(self._part(first.run_id) / COUNTERS_FILE)
         visit = self._cell_visit(first)
         if visit.values:
             return serve_visits(self._visit_plan(), visit, on_reading=take, judge=judge)
@@ -114,14 +118,15 @@ class SearchLaunches:
         numbers = sets[visit.block % len(sets)]
         return replace(self.ports, env={**self.ports.env, VISIBLE_GPUS: ",".join(map(str, numbers))})
 
-    def _check_honoured(self, cell: str, run_id: str) -> None:
-        values = self.subjects.values(cell)
-        logs = read_event_logs(self.folder / run_id / "events")
-        refusal = unhonoured(logs, ArmSpec(expression=cell, values=values), tuple(values))
+    def _check_honoured(self, first: Visit) -> None:
+        logs = read_event_logs(self._part(first.run_id) / "events")
+        refusal = refused_cell(logs, first.cell, self.subjects.values(first.cell))
         if refusal is not None:
-            # As in a comparison: nothing is left behind that a later call might count.
-            shutil.rmtree(self.folder / run_id, ignore_errors=True)
             raise refusal
+
+    def _part(self, run_id: str) -> Path:
+        """The run folder of a launch that runs."""
+        return self.folder / f".{run_id}.part"
 
     def _ended(self, first: Visit, outcome: Outcome, reason: str, start_ns: int, cell: str) -> LaunchEnded:
         return LaunchEnded(
@@ -136,6 +141,18 @@ class SearchLaunches:
     def _offset_s(self) -> float:
         """From the subject's monotonic clock to seconds since the epoch."""
         return time.time() - self.ports.clock.monotonic_ns() / 1e9
+
+
+def refused_cell(logs: Sequence[EventLog], cell: str, values: ToggleValues) -> UsageError | None:
+    """
+    The error for a launch that was started as *cell* and says that it is another.
+
+    Args:
+        logs: Of the launch.
+        cell: Its id.
+        values: The toggles that it must honour.
+    """
+    return unhonoured(logs, ArmSpec(expression=cell, values=values), tuple(values))
 
 
 def mark_of(visit: Visit) -> dict[str, Any]:

@@ -63,6 +63,8 @@ class Script:
     obeys_sigint: bool = True
     toggle_factor: Callable[[Mapping[str, Value]], float] = lambda _: 1.0
     """By toggle values, what a step's time is multiplied by; at launch no toggle is set."""
+    crashes: Callable[[Mapping[str, Value]], bool] = lambda _: False
+    """By toggle values, whether it dies in its next step."""
     switch_lag_steps: int = 0
     """Steps after a switch that still run as before it: a queue that has to drain."""
     refuses: Mapping[str, str] = field(default_factory=dict)
@@ -138,6 +140,9 @@ class FakeSubject:
 
     def _step(self, begin_ns: int, end_ns: int) -> None:
         script, index = self._script, self._num_steps
+        if script.crashes(self._values):
+            self._end(1)
+            return
         self._num_steps += 1
         self._begin_ns = end_ns
         if not script.emits:
