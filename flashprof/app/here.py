@@ -18,8 +18,9 @@ from flashprof.app.progress import Progress
 from flashprof.app.run import run
 from flashprof.app.session import Ports
 from flashprof.app.subject import launch_command
-from flashprof.contracts.errors import SubjectError, UsageError
+from flashprof.contracts.errors import SubjectError, ToolError, UsageError
 from flashprof.contracts.experiment import Experiment, Output, Sampling
+from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.search_request import HereRequest, HereResult, HereStatus
 from flashprof.store.tail import read_event_logs
 from flashprof.windows.switches import undisturbed
@@ -49,6 +50,8 @@ def here(request: HereRequest, ports: Ports, progress: Progress) -> HereResult:
     Raises:
         UsageError: The runs of both sides are alike, or hold no window.
         SubjectError: It does not train.
+        ToolError: It could not be measured, whatever it is: the disk is full.
+        KeyboardInterrupt: The user stopped the launch, which is kept.
     """
     levels = _levels(request)
     rates: list[float] = []
@@ -101,6 +104,11 @@ def _launch(request: HereRequest, ports: Ports, progress: Progress, number: int)
     )
     summary = run(experiment, ports, progress)
     rate = launch_rate(summary.windows, undisturbed)
+    # Neither says anything of the tree: git must not go on to the next commit.
+    if summary.outcome is Outcome.INTERRUPTED:
+        raise KeyboardInterrupt
+    if summary.outcome is Outcome.TOOL_FAILED:
+        raise ToolError(summary.reason, where=str(request.reports / run_id))
     if not summary.outcome.is_measurement or not rate.num_windows:
         raise SubjectError(summary.reason or "no window holds a token", outcome=summary.outcome)
     return rate.log_tok_per_s

@@ -156,7 +156,11 @@ class SearchState:
     def life_s(self, run_id: str) -> float:
         """Seconds that a launch took so far."""
         windows_s = self.windows_s.get(run_id, 0.0)
-        return max(self.ended_s.get(run_id, windows_s + self.plan.costs.start_s), windows_s)
+        if run_id in self.ended_s:
+            return max(self.ended_s[run_id], windows_s)
+        # A guess that is too high would end a launch at the budget, and start another once its true life is known.
+        known = [life_s - self.windows_s[other] for other, life_s in self.ended_s.items() if other in self.windows_s]
+        return windows_s + min([self.plan.costs.start_s, *known])
 
     def why_skipped(self, cell: str) -> str:
         """Why *cell* cannot be measured; empty where it can."""

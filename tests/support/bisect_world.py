@@ -37,6 +37,10 @@ CULPRIT = 1.2
 """What a step takes longer by where the culprit is off: a sixth of the tok/s."""
 
 
+class Killed(BaseException):
+    """Nothing that FlashProf could handle."""
+
+
 class SearchProgressSpy(FakeProgress):
     """Collects what a user would see of a search, and may act on it."""
 
@@ -105,6 +109,16 @@ class BisectWorld:
     def bisect(self) -> SearchResult:
         """Give the command."""
         return bisect(self.request, self.ports, self.progress)
+
+    def stop_at(self, num: int, error: BaseException) -> None:
+        """Raise *error* behind the *num*-th reading, once."""
+
+        def look(seen: SearchLook) -> None:
+            if seen.num_readings == num:
+                self.progress.on_look = lambda look: None
+                raise error
+
+        self.progress.on_look = look
 
     def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Be where the user is, for what asks the process itself: `status`, `undo`, `skip`."""
@@ -199,4 +213,3 @@ def toggle_request(reports: Path, good: str, bad: str, registry: Sequence[Toggle
 def pairs(good: str, bad: str) -> Sequence[tuple[str, str]]:
     """Both ends by name."""
     return ("good", good), ("bad", bad)
-

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 from bisect_world import BisectWorld
-from fake_world import press_ctrl_c
 from launch_files import PHASES, Trainer, cold_launch
 from study_world import WINDOWS
 
 from flashprof.app.here import MAX_LAUNCHES, here
 from flashprof.contracts.comparison import DecisionRule
-from flashprof.contracts.errors import SubjectError, UsageError
+from flashprof.contracts.errors import SubjectError, ToolError, UsageError
 from flashprof.contracts.experiment import SubjectSpec
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.search_request import HereRequest, HereResult, HereStatus
@@ -80,9 +79,7 @@ def test_a_tree_is_like_one_of_the_two(
     assert 1 == len(list(world.reports.iterdir()))
 
 
-def test_a_tree_between_the_two_says_nothing(
-    world: HereWorld, ends: tuple[tuple[Path, ...], tuple[Path, ...]]
-) -> None:
+def test_a_tree_between_the_two_says_nothing(world: HereWorld, ends: tuple[tuple[Path, ...], tuple[Path, ...]]) -> None:
     world.factor = SLOW**0.5
     result = world.here(*ends)
 
@@ -134,12 +131,21 @@ def test_a_tree_that_does_not_train_is_no_answer(
     assert Outcome.CRASHED is caught.value.outcome
 
 
-def test_ctrl_c_ends_it(world: HereWorld, ends: tuple[tuple[Path, ...], tuple[Path, ...]]) -> None:
-    def press() -> None:
+@pytest.mark.parametrize(
+    ("trouble", "expected"),
+    [(KeyboardInterrupt(), KeyboardInterrupt), (OSError(28, "No space left on device"), ToolError)],
+)
+def test_what_says_nothing_of_the_tree_ends_it(
+    world: HereWorld,
+    ends: tuple[tuple[Path, ...], tuple[Path, ...]],
+    trouble: BaseException,
+    expected: type[BaseException],
+) -> None:
+    def happen() -> None:
         if len(world.launches) == 1:
-            world.clock.on_sleep.remove(press)
-            press_ctrl_c()
+            world.clock.on_sleep.remove(happen)
+            raise trouble
 
-    world.clock.on_sleep.append(press)
-    with pytest.raises(KeyboardInterrupt):
+    world.clock.on_sleep.append(happen)
+    with pytest.raises(expected):
         world.here(*ends)

@@ -1,8 +1,7 @@
-"""A whole search among toggles in virtual time: the culprit found and proved, failures told, steps of the user taken."""
+"""A whole search among toggles in virtual time: what it finds, what fails, what the user says between calls."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,9 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from bisect_world import CULPRIT, BisectWorld, toggle_request
-from fake_world import Script
-from study_world import Launch
+from bisect_world import CULPRIT, BisectWorld, Killed, toggle_request
 
 from flashprof.app.search import plan, skip, status, undo
 from flashprof.cli.bisect_engine import exit_status
@@ -43,6 +40,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 class Found(NamedTuple):
+    """A search that came to its answer."""
+
     world: BisectWorld
     plan: Sequence[str]
     """Before it."""
@@ -156,12 +155,11 @@ def test_the_same_command_says_the_same_and_measures_nothing(world: BisectWorld)
     assert replace(first, num_reused=first.num_readings) == second
 
 
-def test_fresh_puts_aside_what_was_measured(world: BisectWorld) -> None:
-    world.bisect()
-    world.ask(fresh=True)
-    result = world.bisect()
+def test_fresh_puts_aside_what_was_measured(stopped: BisectWorld) -> None:
+    stopped.ask(fresh=True)
+    result = stopped.bisect()
 
-    assert (0, ["hot-1", "hot-1"]) == (result.num_reused, world.run_ids)
+    assert (0, ["hot-1", "hot-1"]) == (result.num_reused, stopped.run_ids)
 
 
 # Failures
@@ -217,9 +215,7 @@ def test_a_journal_that_cannot_be_written_is_an_error_with_a_way_out(world: Bise
 
 
 def test_a_toggle_that_the_machine_cannot_honour_is_left_out_and_told(world: BisectWorld) -> None:
-    world.request = replace(
-        toggle_request(world.reports, "all", "none"), confirm=False
-    )
+    world.request = replace(toggle_request(world.reports, "all", "none"), confirm=False)
     result = world.bisect()
 
     assert (Verdict.REGRESSION, SWA) == (result.verdict, result.culprits)
@@ -272,35 +268,33 @@ def test_cold_toggles_have_launches_of_their_own(world: BisectWorld) -> None:
 
 @pytest.fixture
 def stopped(world: BisectWorld, monkeypatch: pytest.MonkeyPatch) -> BisectWorld:
-    """A search whose budget is spent."""
+    """A search that was killed behind its sixth reading."""
     world.enter(monkeypatch)
-    world.ask(rule=SearchRule(budget_s=60.0))
-    world.bisect()
+    world.stop_at(6, Killed())
+    with pytest.raises(Killed):
+        world.bisect()
     return world
 
 
-def test_a_stored_search_tells_what_it_knows(stopped: BisectWorld) -> None:
-    facts, launched = stopped.facts, stopped.run_ids
-    result = status(stopped.reports, stopped.folder.name)
+def test_a_stored_search_tells_what_it_knows(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = found.world
+    world.enter(monkeypatch)
+    facts = world.facts
 
-    assert search_from_json((stopped.folder.path / "result.json").read_text()) == result
-    assert (facts, launched) == (stopped.facts, stopped.run_ids)
+    assert found.result == status(world.reports, world.folder.name)
+    assert (facts, ["hot-1"]) == (world.facts, world.run_ids)
 
 
 def test_a_search_under_way_tells_what_it_would_answer_now(stopped: BisectWorld) -> None:
-    document = json.loads((stopped.folder.path / "search.json").read_text())
-    document["request"]["rule"]["budget_s"] = 9999.0
-    (stopped.folder.path / "search.json").write_text(json.dumps(document))
     result = status(stopped.reports, stopped.folder.name)
 
-    assert (Verdict.INCONCLUSIVE, len(stopped.readings)) == (result.verdict, result.num_readings)
+    assert (Verdict.INCONCLUSIVE, 6, False) == (result.verdict, result.num_readings, result.is_interrupted)
     assert "stopped; the same command goes on from here" == result.reason
 
 
 def test_what_is_taken_back_is_measured_again(stopped: BisectWorld) -> None:
     found = stopped.readings
     result = undo(stopped.reports, stopped.folder.name, 3)
-    stopped.ask(rule=SearchRule(budget_s=3600.0))
     last = stopped.bisect()
 
     assert (len(found) - 3, found) == (result.num_readings, stopped.readings[: len(found)])
@@ -308,10 +302,15 @@ def test_what_is_taken_back_is_measured_again(stopped: BisectWorld) -> None:
 
 
 @pytest.mark.parametrize("words", ["swa", "pin,fuse", "all,-swa,-graphs"])
-def test_a_cell_that_the_user_leaves_out_is_not_measured(stopped: BisectWorld, words: str) -> None:
+def test_a_cell_is_left_out_by_its_id_or_by_its_toggles(stopped: BisectWorld, words: str) -> None:
+    result = skip(stopped.reports, stopped.folder.name, words)
+
+    assert ["swa"] == [info.cell for info in result.cells if info.outcome == "skipped by the user"]
+
+
+def test_a_cell_that_the_user_leaves_out_is_not_measured(stopped: BisectWorld) -> None:
     num = len(stopped.readings)
-    skip(stopped.reports, stopped.folder.name, words)
-    stopped.ask(rule=SearchRule(budget_s=3600.0))
+    skip(stopped.reports, stopped.folder.name, "swa")
     result = stopped.bisect()
 
     assert "swa" not in {reading.cell for reading in stopped.readings[num:]}
@@ -319,7 +318,10 @@ def test_a_cell_that_the_user_leaves_out_is_not_measured(stopped: BisectWorld, w
     assert SWA == result.culprits
 
 
-@pytest.mark.parametrize(("cell", "error"), [("good", UsageError), ("none", UsageError), ("swe", UnknownNameError)])
+@pytest.mark.parametrize(
+    ("cell", "error"),
+    [("good", UsageError), ("none", UsageError), ("swe", UnknownNameError), ("swa,pin,graphs", UnknownNameError)],
+)
 def test_ends_and_unknown_cells_cannot_be_left_out(stopped: BisectWorld, cell: str, error: type[Exception]) -> None:
     facts = stopped.facts
     with pytest.raises(error):

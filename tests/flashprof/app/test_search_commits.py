@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from bisect_world import BisectWorld
+from bisect_world import BisectWorld, Killed
 from study_world import STEP_S, WINDOWS
 
 from flashprof.app.search import plan, skip, status
@@ -93,6 +93,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 class Found(NamedTuple):
+    """A search that came to its answer."""
+
     world: CommitWorld
     before: tuple[str, str, str]
     """The user's tree."""
@@ -154,15 +156,6 @@ def crash(world: CommitWorld, commit: str) -> None:
     )
 
 
-def test_a_commit_that_crashes_is_skipped_and_says_nothing(world: CommitWorld) -> None:
-    after_slow = world.ids[6]
-    crash(world, after_slow)
-    result = world.bisect()
-
-    assert (Verdict.REGRESSION, (Cause((world.ids[5],)),)) == (result.verdict, result.culprits)
-    assert after_slow not in {reading.cell for reading in world.readings}
-
-
 def test_a_commit_that_cannot_be_told_from_a_crashing_one_is_not_proved(world: CommitWorld) -> None:
     before_slow, slow = world.ids[4], world.ids[5]
     crash(world, before_slow)
@@ -186,15 +179,7 @@ def test_a_change_that_cannot_be_taken_back_is_proved_by_its_parent_alone(world:
 
 
 def test_a_killed_search_goes_on_in_the_trees_that_it_left(world: CommitWorld) -> None:
-    class Killed(BaseException):
-        pass
-
-    def look(seen: object) -> None:
-        if len(world.readings) == 8:
-            world.progress.on_look = lambda look: None
-            raise Killed
-
-    world.progress.on_look = look
+    world.stop_at(8, Killed())
     with pytest.raises(Killed):
         world.bisect()
     before, builds = world.readings, [fact for fact in world.facts if isinstance(fact, Built)]
@@ -229,7 +214,7 @@ def test_ctrl_c_while_building_keeps_what_was_measured(world: CommitWorld) -> No
 
 def test_a_commit_is_left_out_by_any_name_that_git_knows(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     world.enter(monkeypatch)
-    world.ask(rule=SearchRule(budget_s=60.0))
+    world.ask(rule=SearchRule(budget_s=5.0))
     world.bisect()
     name = world.folder.name
     for words in ("main~1", world.ids[1][:10]):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bisect_world import CULPRIT, BisectWorld
+from bisect_world import CULPRIT, BisectWorld, Killed
 from fake_world import press_ctrl_c
 
 from flashprof.app.search import undo
@@ -26,28 +26,12 @@ from flashprof.store.tail import read_event_logs
 SWA = (Cause(("swa",)),)
 
 
-class Killed(BaseException):
-    """Nothing that FlashProf could handle."""
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> BisectWorld:
     """Screening only, which takes a launch."""
     made = BisectWorld(tmp_path, slower={"swa": CULPRIT})
     made.ask(confirm=False)
     return made
-
-
-def at_reading(world: BisectWorld, num: int, error: BaseException) -> None:
-    """Stop the search behind its *num*-th reading, once."""
-    done: list[bool] = []
-
-    def look(seen: object) -> None:
-        if not done and len(world.readings) == num:
-            done.append(True)
-            raise error
-
-    world.progress.on_look = look
 
 
 def places(readings: Sequence[Reading]) -> Counter[tuple[object, ...]]:
@@ -73,7 +57,7 @@ def assert_found(result: SearchResult, world: BisectWorld) -> None:
 
 @pytest.mark.parametrize("num", [1, 9])
 def test_killed_behind_any_reading_it_goes_on(world: BisectWorld, num: int) -> None:
-    at_reading(world, num, Killed())
+    world.stop_at(num, Killed())
     with pytest.raises(Killed):
         world.bisect()
     before = world.readings
@@ -88,7 +72,7 @@ def test_killed_behind_any_reading_it_goes_on(world: BisectWorld, num: int) -> N
 
 def test_killed_again_and_again_it_gets_to_the_same_answer(world: BisectWorld) -> None:
     for num in (3, 11, 27):
-        at_reading(world, num, Killed())
+        world.stop_at(num, Killed())
         with pytest.raises(Killed):
             world.bisect()
     result = world.bisect()
@@ -104,7 +88,7 @@ def test_killed_at_any_moment_complete_windows_of_the_launch_count(world: Bisect
     def look() -> None:
         nonlocal num_sleeps
         num_sleeps += 1
-        if num_sleeps % 220 == 60:
+        if num_sleeps % 340 == 60:
             taken.append(tmp_path / "taken" / str(len(taken)))
             shutil.copytree(world.reports, taken[-1])
 
@@ -124,7 +108,7 @@ def test_killed_at_any_moment_complete_windows_of_the_launch_count(world: Bisect
         assert ["hot-2"] == later.run_ids
         assert_found(result, later)
 
-    assert 4 <= len(nums_reused)
+    assert 3 <= len(nums_reused)
     assert nums_reused == sorted(nums_reused)
 
 
@@ -156,7 +140,7 @@ def test_live_and_salvaged_readings_are_alike(
 
 def test_what_was_taken_back_is_not_salvaged(world: BisectWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     world.enter(monkeypatch)
-    at_reading(world, 9, Killed())
+    world.stop_at(9, Killed())
     with pytest.raises(Killed):
         world.bisect()
     undo(world.reports, world.folder.name, 4)
@@ -167,7 +151,7 @@ def test_what_was_taken_back_is_not_salvaged(world: BisectWorld, monkeypatch: py
 
 
 def test_ctrl_c_keeps_everything_and_the_next_call_goes_on(world: BisectWorld) -> None:
-    at_reading(world, 7, KeyboardInterrupt())
+    world.stop_at(7, KeyboardInterrupt())
     first = world.bisect()
     second = world.bisect()
 
@@ -240,16 +224,18 @@ def say_other_toggles(launch: Path) -> None:
         file.write(encode(Mark("toggles", 0, {"values": values, "refused": {}})) + "\n")
 
 
-def test_confirming_launches_that_were_killed_are_made_again(world: BisectWorld) -> None:
+def test_a_killed_launch_that_confirms_is_not_made_again(world: BisectWorld) -> None:
     world.ask(confirm=True)
     # 37 readings of the hot launch, then two of each cell.
-    at_reading(world, 42, Killed())
+    world.stop_at(42, Killed())
     with pytest.raises(Killed):
         world.bisect()
-    killed = world.run_ids[-1]
+    killed, before = world.run_ids[-1], world.readings
+    world.ask(rule=SearchRule(budget_s=1.0))
     result = world.bisect()
 
     assert killed.startswith("cold-")
     assert 1 == world.run_ids.count(killed)
-    assert Standing.CONFIRMED is result.standing
+    assert before == world.readings[:42]
+    assert Standing.SCREENED is result.standing
     assert_found(result, world)
