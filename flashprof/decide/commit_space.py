@@ -87,12 +87,16 @@ class CommitSpace:
 
     def alone(self, cause: Cause) -> tuple[str, str] | None:
         """The commit before, and the commit; the first parent of a merge, the good one where none is in the range."""
+        if len(cause.members) != 1:
+            return None
         (commit,) = cause.members
         parents = self.commits[self._place[commit]].parents
         return next((parent for parent in parents[:1] if parent in self._place), self.good), commit
 
     def back(self, cause: Cause) -> tuple[str, str] | None:
         """The bad commit with the change taken back, and the bad commit."""
+        if len(cause.members) != 1:
+            return None
         (commit,) = cause.members
         return (f"{WITHOUT}{commit}", self.bad) if commit in self.revertible else None
 

@@ -18,17 +18,27 @@ from typing import TYPE_CHECKING
 from flashprof.contracts.comparison import Standing, Verdict
 from flashprof.contracts.results import Interval
 from flashprof.contracts.search import Belief, Cause, Proof, Stage
-from flashprof.decide.proofs import NUM_HOT_WINDOWS, Trial, ends_trial, proof_trials, refuted_causes
+from flashprof.decide.proofs import NUM_HOT_WINDOWS, Trial, ends_trial, proof_trials, refuted_causes, tried_causes
 from flashprof.decide.search_actions import Finish
 from flashprof.decide.search_state import SearchState, failure_sentences
 from flashprof.stats.sequential import fewest
 
 if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
     from flashprof.stats.posterior import Posterior
+
+    Floats = NDArray[float64]
 
 NUM_BELIEFS = 8
 MAX_POOLS = 32
 """Hypotheses that others may be added to, the likeliest ones: no other will ever lead."""
+LEAST_WHILE_PROVED = 0.5
+"""A proof that is begun goes on while its cause is likelier than not: its own windows move the belief."""
+MAX_REST = 0.25
+"""Of the drop: what may be left unexplained once the culprits are proved."""
+Z_ONE_SIDED = 1.645
 MIN_POOLED = 1e-3
 """Hypotheses below this stay by themselves: asking for the spread of an effect takes 0.3 ms."""
 NUM_USUAL_SDS = 2.0
@@ -115,6 +125,39 @@ def consider(state: SearchState, posterior: Posterior) -> View:
             place=best.place, probability=min(1.0, best.probability), culprits=best.culprits, gains=best.gains
         )
     return View(posterior=posterior, answers=answers, leading=leading, refuted=tuple(sorted(refuted)))
+
+
+def sure_causes(state: SearchState, view: View) -> tuple[Cause, ...]:
+    """Culprits of the leading hypothesis that matter for sure, whatever else does; those being proved stay longer."""
+    begun = tried_causes(state)
+    found = []
+    for cause in view.leading.culprits if view.leading else ():
+        share = sum(answer.probability for answer in view.answers if cause in answer.culprits)
+        if share >= (LEAST_WHILE_PROVED if cause in begun else state.plan.rule.certainty):
+            found.append(cause)
+    return tuple(found)
+
+
+def explains_drop(state: SearchState, view: View, culprits: Sequence[Cause]) -> bool:
+    """Whether, without the culprits, the bad cell would be about as fast as the good one, and no faster either."""
+    space, rest = state.plan.space, _unexplained(state, view, culprits)
+    if rest is None:
+        return False
+    mean, sd = rest
+    drop = _contrast(view, _row(state, space.bad) - _row(state, space.good))[0]
+    # A gain that masks a loss leaves a small drop: what the culprits cost is the measure then.
+    allowed = max(-math.log1p(-state.plan.rule.tolerance), MAX_REST * max(abs(drop), abs(drop - mean)))
+    return abs(mean) + Z_ONE_SIDED * sd < allowed
+
+
+def rest_sentence(state: SearchState, view: View, culprits: Sequence[Cause]) -> str:
+    """How much slower than good the bad cell would be without the culprits; empty where that cannot be told."""
+    rest = _unexplained(state, view, culprits)
+    if rest is None:
+        return ""
+    found = _interval(*rest, view.posterior.num_readings)
+    low, high = 100 * found.low, 100 * found.high
+    return f"; without them the bad cell would be within {low:+.1f} and {high:+.1f} % of the good one (95 %)"
 
 
 def beliefs(state: SearchState, view: View | None) -> tuple[Belief, ...]:
@@ -252,6 +295,27 @@ def _share_of_usual(state: SearchState, posterior: Posterior, answer: _Answer, o
             spread = NormalDist(float(mean), max(float(sd), 1e-9))
             share *= spread.cdf(usual) - spread.cdf(-usual)
     return share
+
+
+def _unexplained(state: SearchState, view: View, culprits: Sequence[Cause]) -> tuple[float, float] | None:
+    """Mean and sd of what good and bad still differ by with the culprits switched back, in log tok/s."""
+    together = Cause(tuple(sorted({member for cause in culprits for member in cause.members})))
+    cells = state.plan.space.back(together)
+    return None if cells is None else _contrast(view, _row(state, cells[0]) - _row(state, state.plan.space.good))
+
+
+def _contrast(view: View, difference_row: Floats) -> tuple[float, float]:
+    """Mean and sd of a difference of cells over the likeliest hypotheses together."""
+    answers = [answer for answer in view.answers[:MAX_POOLS] if answer.probability > 0] or view.answers[:1]
+    total = sum(answer.probability for answer in answers)
+    found = [(answer.probability / total, *view.posterior.contrast(answer.place, difference_row)) for answer in answers]
+    middle = sum(share * mean for share, mean, _ in found)
+    return middle, math.sqrt(sum(share * (sd**2 + (mean - middle) ** 2) for share, mean, sd in found))
+
+
+def _row(state: SearchState, cell: str) -> Floats:
+    row: Floats = state.plan.space.rows([cell])[0]
+    return row
 
 
 def _wanted(state: SearchState, leading: Leading) -> Sequence[Trial]:

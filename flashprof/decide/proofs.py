@@ -96,17 +96,28 @@ def ends_trial(state: SearchState) -> Trial:
 
 def refuted_causes(state: SearchState) -> frozenset[Cause]:
     """Single terms that are shown to cost less than the tolerance, in either proof."""
+    tried = _tried(state)
+    return frozenset(trial.cause for trials in tried for trial in trials if trial.verdict is Verdict.NO_REGRESSION)
+
+
+def proved_trials(state: SearchState) -> list[tuple[Trial, ...]]:
+    """Of each single term that all its proofs show to cost tok/s: those proofs."""
+    return [trials for trials in _tried(state) if all(trial.verdict is Verdict.REGRESSION for trial in trials)]
+
+
+def tried_causes(state: SearchState) -> frozenset[Cause]:
+    """Single terms for whose proof anything was measured."""
+    return frozenset(trials[0].cause for trials in _tried(state))
+
+
+def _tried(state: SearchState) -> list[tuple[Trial, ...]]:
+    """The proofs of each single term for which anything was measured."""
     tried = [cells for cells in _cells_by_number(state, Stage.PROOF).values() if len(cells) == 2]
     space = state.plan.space
     causes = (space.cause(term) for term in range(len(space.terms.names))) if tried else ()
     # Each look at the blocks costs 1 ms; a space has hundreds of terms, and few were ever tried.
     likely = [cause for cause in causes if any(set(cells or ()) in tried for cells in _sides(state, cause))]
-    return frozenset(
-        trial.cause
-        for cause in likely
-        for trial in proof_trials(state, [cause], Stage.PROOF)
-        if trial.verdict is Verdict.NO_REGRESSION
-    )
+    return [trials for cause in likely if (trials := proof_trials(state, [cause], Stage.PROOF))]
 
 
 def next_window(state: SearchState, trial: Trial, why: str) -> Visit:

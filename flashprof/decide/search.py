@@ -17,7 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from flashprof.contracts.comparison import Standing, Verdict
 from flashprof.contracts.search import Cause, SearchLook, Stage
-from flashprof.decide.conclusion import Leading, View, beliefs, consider, finish, names, seconds_left
+from flashprof.decide.conclusion import (
+    Leading,
+    View,
+    beliefs,
+    consider,
+    explains_drop,
+    finish,
+    names,
+    rest_sentence,
+    seconds_left,
+    sure_causes,
+)
 from flashprof.decide.orders import block_order
 from flashprof.decide.proofs import (
     Trial,
@@ -25,6 +36,7 @@ from flashprof.decide.proofs import (
     is_half_done,
     next_window,
     proof_trials,
+    proved_trials,
     rest_of_launch,
 )
 from flashprof.decide.search_actions import Build, Finish, SearchAction, Visit
@@ -166,25 +178,51 @@ def _decide(state: SearchState, view: View, engine: Engine) -> SearchAction:
     leading = view.leading
     if leading is None:
         return finish(state, view, reason=f"{view.failed}; nothing that is left explains the difference")
-    trials = proof_trials(state, leading.culprits, Stage.PROOF)
-    missing = [cause for cause in leading.culprits if not any(trial.cause == cause for trial in trials)]
-    is_proved = bool(trials) and not missing and all(trial.verdict is Verdict.REGRESSION for trial in trials)
-    if leading.probability < state.plan.rule.certainty * (STAY if is_proved else 1.0):
+    is_certain = _is_certain(state, leading)
+    # That nothing else matters takes far longer to know than what does: 10 toggles have 55 terms.
+    sure = leading.culprits if is_certain else sure_causes(state, view)
+    open_trial = next((trial for trial in proof_trials(state, sure, Stage.PROOF) if trial.is_open), None)
+    if open_trial is not None:
+        return _try(state, view, open_trial)
+    if not is_certain and not (_are_proved(state, sure) and explains_drop(state, view, sure)):
         choice = _choose(state, view.posterior, engine)
         if choice is not None and choice.nats >= MIN_NATS:
             return _search(state, view, choice)
         if leading.probability < LEAD:
             told = f"{view.failed}; " if view.failed else ""
-            return finish(state, view, reason=f"{told}nothing that can be measured tells more; {leading.sentence}")
-    if not leading.culprits:
+            return _close(state, view, f"{told}nothing that can be measured tells more; {leading.sentence}")
+        sure = leading.culprits
+    return _conclude(state, view, sure)
+
+
+def _conclude(state: SearchState, view: View, culprits: tuple[Cause, ...]) -> SearchAction:
+    """Show what was found, in whatever order that needs."""
+    if not culprits:
         return _compare_ends(state, view)
+    trials = proof_trials(state, culprits, Stage.PROOF)
     for trial in trials:
         if trial.is_open:
             return _try(state, view, trial)
+    missing = [cause for cause in culprits if not any(trial.cause == cause for trial in trials)]
     if missing:
         reason = f"{names(missing)} leads, and no two cells that can be measured differ by it alone"
         return finish(state, view, reason=reason)
-    return _confirm(state, view, leading, trials)
+    return _confirm(state, view, culprits, trials)
+
+
+def _is_certain(state: SearchState, leading: Leading) -> bool:
+    """Whether one hypothesis is all but sure; a proved one stays so while it is a little less."""
+    certainty = state.plan.rule.certainty
+    is_near = leading.probability >= certainty * STAY
+    return leading.probability >= certainty or (is_near and _are_proved(state, leading.culprits))
+
+
+def _are_proved(state: SearchState, causes: tuple[Cause, ...]) -> bool:
+    """Whether every cause has proofs, and all of them show it."""
+    trials = proof_trials(state, causes, Stage.PROOF)
+    shown = {trial.cause for trial in trials if trial.verdict is Verdict.REGRESSION}
+    open_or_refuted = {trial.cause for trial in trials if trial.verdict is not Verdict.REGRESSION}
+    return bool(causes) and shown - open_or_refuted == set(causes)
 
 
 def _search(state: SearchState, view: View, choice: _Choice) -> SearchAction:
@@ -226,7 +264,7 @@ def _cost_s(state: SearchState, cell: str, *, is_inside: bool) -> float:
         last = state.readings[-1].cell
         return costs.window_s + (costs.switch_s if cell != last else 0.0)
     num_windows = 1 if plan.is_hot else plan.num_windows_cold
-    return costs.start_s + num_windows * costs.window_s + (costs.build_s if state.needs_build(cell) else 0.0)
+    return state.start_s + num_windows * costs.window_s + (costs.build_s if state.needs_build(cell) else 0.0)
 
 
 def _control(state: SearchState) -> Visit | None:
@@ -236,8 +274,12 @@ def _control(state: SearchState) -> Visit | None:
     if num % NUM_TO_CONTROL:
         return None
     space = state.plan.space
-    is_bad = num // NUM_TO_CONTROL % 2 == 1
-    cell, name = (space.bad, "bad") if is_bad else (space.good, "good")
+    ends = [(space.bad, "bad"), (space.good, "good")]
+    if num // NUM_TO_CONTROL % 2 == 0:
+        ends.reverse()
+    # An end that needs a launch of its own is no cheap control, where the other one does not.
+    inside = [end for end in ends if _is_inside(state, end[0])]
+    cell, name = (inside or ends)[0]
     return _search_visit(state, cell, f"the {name} end again, the control for drift")
 
 
@@ -267,8 +309,29 @@ def _within_budget(
     if state.spent_s < budget_s:
         return visit
     known = view.leading.sentence if view and view.leading else "an end is missing"
-    reason = f"the budget of {budget_s / 60:.3g} min is spent; {known}"
-    return finish(state, view, reason=reason, to_resolve_s=to_resolve_s)
+    return _close(state, view, f"the budget of {budget_s / 60:.3g} min is spent; {known}", to_resolve_s=to_resolve_s)
+
+
+def _close(state: SearchState, view: View | None, reason: str, *, to_resolve_s: float | None = None) -> Finish:
+    """The end of a search that would go on: what is proved by then is an answer, though there may be more."""
+    shown = [trials for trials in proved_trials(state) if not view or not set(view.refuted) & {trials[0].cause}]
+    answer = finish(state, view, reason=reason, to_resolve_s=to_resolve_s)
+    if not shown or view is None:
+        return answer
+    culprits = tuple(sorted(trials[0].cause for trials in shown))
+    is_cold = all(trial.is_cold for trials in shown for trial in trials)
+    verb = "each slow it down" if len(culprits) > 1 else "slows it down"
+    rest = rest_sentence(state, view, culprits)
+    return replace(
+        answer,
+        verdict=Verdict.REGRESSION,
+        standing=Standing.CONFIRMED if is_cold else Standing.SCREENED,
+        reason=f"{names(culprits)} {verb}, shown by switching",
+        culprits=culprits,
+        gains=(),
+        proofs=tuple(trial.proof for trials in shown for trial in trials),
+        notes=(*answer.notes, f"there may be more: {reason}{rest}"),
+    )
 
 
 def _try(state: SearchState, view: View, trial: Trial) -> SearchAction:
@@ -292,18 +355,33 @@ def _compare_ends(state: SearchState, view: View) -> SearchAction:
     return _within_budget(state, view, visit, to_resolve_s=seconds_left(state, view, nats_per_s=0.0))
 
 
-def _confirm(state: SearchState, view: View, leading: Leading, shown: tuple[Trial, ...]) -> SearchAction:
-    """The culprits are proved; where that was hot, launches of one cell each have the last word."""
-    culprits = leading.culprits
+def _answer(state: SearchState, view: View, culprits: tuple[Cause, ...], shown: tuple[Trial, ...]) -> Finish:
+    """The culprits are proved."""
     verb = "each slow it down" if len(culprits) > 1 else "slows it down"
-    answer = finish(state, view, reason=f"{names(culprits)} {verb}, shown by switching; {leading.sentence}")
-    proved = replace(answer, verdict=Verdict.REGRESSION, standing=Standing.SCREENED)
-    if leading.probability < state.plan.rule.certainty * STAY:
-        note = f"that nothing else matters is less sure: {leading.probability:.2g}, and no window would tell more"
-        proved = replace(proved, notes=(*proved.notes, note))
-    if all(trial.is_cold for trial in shown):
-        return replace(proved, standing=Standing.CONFIRMED)
-    if not state.plan.confirm:
+    answer = finish(state, view, reason=f"{names(culprits)} {verb}, shown by switching")
+    is_cold = all(trial.is_cold for trial in shown)
+    proved = replace(
+        answer,
+        verdict=Verdict.REGRESSION,
+        standing=Standing.CONFIRMED if is_cold else Standing.SCREENED,
+        culprits=culprits,
+        proofs=tuple(trial.proof for trial in shown),
+    )
+    leading = view.leading
+    if leading is None or leading.culprits != culprits:
+        proved = replace(proved, gains=())
+    else:
+        proved = replace(proved, reason=f"{proved.reason}; {leading.sentence}")
+        if leading.probability >= state.plan.rule.certainty * STAY:
+            return proved
+    note = f"that nothing else matters is less sure{rest_sentence(state, view, culprits)}"
+    return replace(proved, notes=(*proved.notes, note))
+
+
+def _confirm(state: SearchState, view: View, culprits: tuple[Cause, ...], shown: tuple[Trial, ...]) -> SearchAction:
+    """Where the proof was hot, launches of one cell each have the last word."""
+    proved = _answer(state, view, culprits, shown)
+    if proved.standing is Standing.CONFIRMED or not state.plan.confirm:
         return proved
     together = Cause(tuple(sorted({member for cause in culprits for member in cause.members})))
     trials = proof_trials(state, [together], Stage.CONFIRM)

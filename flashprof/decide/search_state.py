@@ -158,9 +158,16 @@ class SearchState:
         windows_s = self.windows_s.get(run_id, 0.0)
         if run_id in self.ended_s:
             return max(self.ended_s[run_id], windows_s)
+        return windows_s + self.start_s
+
+    @property
+    def start_s(self) -> float:
+        """What a start takes: the least that one took, or the plan's guess where that is less or none has ended."""
         # A guess that is too high would end a launch at the budget, and start another once its true life is known.
-        known = [life_s - self.windows_s[other] for other, life_s in self.ended_s.items() if other in self.windows_s]
-        return windows_s + min([self.plan.costs.start_s, *known])
+        known = [
+            max(0.0, life_s - self.windows_s[other]) for other, life_s in self.ended_s.items() if other in self.windows_s
+        ]
+        return min([self.plan.costs.start_s, *known])
 
     def why_skipped(self, cell: str) -> str:
         """Why *cell* cannot be measured; empty where it can."""

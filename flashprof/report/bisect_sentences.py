@@ -144,10 +144,13 @@ def causes_heading(result: SearchResult) -> str:
 
 
 def effects(result: SearchResult) -> dict[Cause, Interval]:
-    """Of each culprit and gain, under the hypothesis that names exactly those."""
+    """Of each culprit and gain, under the hypothesis that names exactly those; else as its proof shows it alone."""
     named = {*result.culprits, *result.gains}
     leading = next((belief for belief in result.beliefs if set(belief.causes) == named), None)
-    return {} if leading is None else dict(zip(leading.causes, leading.effects, strict=False))
+    if leading is not None:
+        return dict(zip(leading.causes, leading.effects, strict=False))
+    alone = (proof for proof in result.proofs if proof.stage is Stage.PROOF and not proof.is_back)
+    return {proof.cause: proof.comparison.effect for proof in alone if proof.comparison is not None}
 
 
 def gains(result: SearchResult) -> str:

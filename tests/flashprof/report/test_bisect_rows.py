@@ -40,7 +40,7 @@ def test_where_there_is_no_drop_there_are_no_shares(whole: object) -> None:
 
 
 def test_a_culprit_without_a_known_effect_has_dashes() -> None:
-    result = replace(search_results.one_culprit(), beliefs=())
+    result = replace(search_results.one_culprit(), beliefs=(), proofs=())
 
     assert rows.cause_rows(result) == [("swa (on → off)", "–", "–", "–")]
 

@@ -82,7 +82,15 @@ def test_effects_are_those_of_the_hypothesis_that_names_the_culprits() -> None:
 
     assert {swa: interval(-0.2, 0.011)} == sentences.effects(result)
     assert {queue, swa} == set(sentences.effects(replace(result, culprits=(swa, queue))))
-    assert {} == sentences.effects(replace(result, culprits=(queue,)))
+    assert {} == sentences.effects(replace(result, culprits=(queue,), proofs=()))
+
+
+def test_the_effect_of_a_culprit_that_no_hypothesis_names_alone_is_that_of_its_proof() -> None:
+    result = replace(search_results.one_culprit(), beliefs=())
+    alone = next(proof.comparison for proof in result.proofs if not proof.is_back)
+
+    assert alone is not None
+    assert {Cause(("swa",)): alone.effect} == sentences.effects(result)
 
 
 @pytest.mark.parametrize(
