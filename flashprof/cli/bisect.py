@@ -109,7 +109,14 @@ def rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@click.group("bisect", cls=BisectGroup, invoke_without_command=True, subcommand_metavar=USAGE, epilog=EPILOG)
+@click.group(
+    "bisect",
+    cls=BisectGroup,
+    commands=[status, log, undo, skip, here],
+    invoke_without_command=True,
+    subcommand_metavar=USAGE,
+    epilog=EPILOG,
+)
 @click.option("--good", default="", metavar="CELL", help=f"The fast end: {EXAMPLE}, or a run.")
 @click.option("--bad", default="", metavar="CELL", help="The slow end.")
 @click.option("--commits", default="", metavar="GOOD..BAD", help="Search the commits between the two instead.")
@@ -153,10 +160,6 @@ def command(ctx: click.Context, /, **params: Any) -> int | None:
     result = _measure(ctx, request)
     show(result, as_json=options.as_json)
     return exit_status(result, options.inconclusive)
-
-
-for _step in (status, log, undo, skip, here):
-    command.add_command(_step)
 
 
 def _refuse_before_subcommand(ctx: click.Context, given: list[str], words: tuple[str, ...]) -> None:

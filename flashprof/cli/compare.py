@@ -170,7 +170,6 @@ def command(  # noqa: PLR0913, the signature is the command line
         return _report(result, as_json=as_json, inconclusive=inconclusive)
     subject = SubjectSpec(preset=preset, topology=topology, seed=seed, train_options=split_options(train_options))
     experiment = read_settings(subject, settings)
-    gpu_sets = parse_gpu_sets(gpu_texts)
     declared = find_subject(subject_text)
     arms = read_arms(base, candidate, read_registry(declared))
     request = CompareRequest(
@@ -184,15 +183,13 @@ def command(  # noqa: PLR0913, the signature is the command line
         method=MethodChoice(method),
         confirm=not screen,
         allow=allow,
-        gpu_sets=gpu_sets,
+        gpu_sets=parse_gpu_sets(gpu_texts),
         fresh=fresh,
         reports=reports,
     )
     check_method(request)
     if dry_run:
-        subject_lines = [] if declared is None else [f"subject   {declared.title}"]
-        _print_plan([*subject_lines, *_engine(ctx).plan(request, _wire(request, declared))], as_json=as_json)
-        return 0
+        return _print_plan(_engine(ctx).plan(request, _wire(request, declared)), declared, as_json=as_json)
     return _report(_measure(_engine(ctx), request, declared), as_json=as_json, inconclusive=inconclusive)
 
 
@@ -280,13 +277,15 @@ def _measure(engine: Engine, request: CompareRequest, declared: ForeignSubject |
             raise
 
 
-def _print_plan(lines: Sequence[str], *, as_json: bool) -> None:
+def _print_plan(plan: Sequence[str], declared: ForeignSubject | None, *, as_json: bool) -> int:
+    lines = [*([] if declared is None else [f"subject   {declared.title}"]), *plan]
     if as_json:
         import json
 
-        click.echo(json.dumps({"plan": list(lines)}, indent=2, ensure_ascii=False))
-        return
-    click.echo("\n".join(lines))
+        click.echo(json.dumps({"plan": lines}, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(lines))
+    return 0
 
 
 def _report(result: StudyResult, *, as_json: bool, inconclusive: str | None) -> int:

@@ -182,6 +182,8 @@ class SearchRule:
     """A slow-down that is shown to be smaller than this share of tok/s is none."""
     budget_s: float = 1800.0
     """Stop with what is known after this much measuring."""
+    proves_early: bool = True
+    """Whether a cause that is sure is proved before all others are excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,8 +129,9 @@ def consider(state: SearchState, posterior: Posterior) -> View:
 
 def sure_causes(state: SearchState, view: View) -> tuple[Cause, ...]:
     """Culprits of the leading hypothesis that matter for sure, whatever else does; those being proved stay longer."""
-    begun = tried_causes(state)
-    found = []
+    begun, found = tried_causes(state), []
+    if not state.plan.rule.proves_early:
+        return ()
     for cause in view.leading.culprits if view.leading else ():
         share = sum(answer.probability for answer in view.answers if cause in answer.culprits)
         if share >= (LEAST_WHILE_PROVED if cause in begun else state.plan.rule.certainty):

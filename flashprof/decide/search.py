@@ -11,12 +11,12 @@ Every reading is evidence for all that follows, whatever it was taken for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flashprof.contracts.comparison import Standing, Verdict
 from flashprof.contracts.search import Cause, SearchLook, Stage
+from flashprof.decide.choices import Choice, Engine, choose, control, real_engine, search_visit
 from flashprof.decide.conclusion import (
     Leading,
     View,
@@ -40,31 +40,20 @@ from flashprof.decide.proofs import (
     rest_of_launch,
 )
 from flashprof.decide.search_actions import Build, Finish, SearchAction, Visit
-from flashprof.decide.search_state import COLD, HOT, SearchState
+from flashprof.decide.search_state import SearchState
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from flashprof.stats.posterior import Posterior
 
-NUM_TO_CONTROL = 8
-"""One choice in so many is an end: drift shows, and costs an eighth."""
 MIN_NATS = 0.001
 """A window that tells less than this tells nothing: a thousand of them would not settle a coin's toss."""
 STAY = 0.9
 """Of the certainty: what was proved is given up only below it, since a cold launch's own noise moves it a little."""
 LEAD = 0.5
 """Where no window tells more, what is likelier than all else together goes to the proof, which may."""
+SEARCH_SHARE = 0.6
+"""Of the budget: by then the search for more than what is proved ends, since launches that confirm take minutes."""
 WHY_REST = "window {number} of {total} of this launch"
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """What is believed, and what a window would tell: `stats.posterior.infer`, `stats.information.information`."""
-
-    infer: Callable[..., Any]
-    information: Callable[..., NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,23 +63,6 @@ class Thought:
     action: SearchAction
     view: View | None
     """None until both ends are measured."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
-    """The best cell to measure for the search."""
-
-    cell: str
-    nats: float
-    cost_s: float
-
-
-def real_engine() -> Engine:
-    """The engine of `flashprof.stats`."""
-    from flashprof.stats.information import information
-    from flashprof.stats.posterior import infer
-
-    return Engine(infer, information)
 
 
 def next_action(state: SearchState, engine: Engine | None = None) -> SearchAction:
@@ -153,7 +125,7 @@ def _first_window(state: SearchState) -> Visit | None:
     for place, letter in enumerate(order, start=1):
         cell = plan.space.good if letter == "A" else plan.space.bad
         if have.count(cell) < order[:place].count(letter):
-            return _search_visit(state, cell, "both ends first: they show how large the difference is")
+            return search_visit(state, cell, "both ends first: they show how large the difference is")
     return None
 
 
@@ -184,8 +156,8 @@ def _decide(state: SearchState, view: View, engine: Engine) -> SearchAction:
     open_trial = next((trial for trial in proof_trials(state, sure, Stage.PROOF) if trial.is_open), None)
     if open_trial is not None:
         return _try(state, view, open_trial)
-    if not is_certain and not (_are_proved(state, sure) and explains_drop(state, view, sure)):
-        choice = _choose(state, view.posterior, engine)
+    if not is_certain and not _is_enough(state, view, sure):
+        choice = choose(state, view.posterior, engine)
         if choice is not None and choice.nats >= MIN_NATS:
             return _search(state, view, choice)
         if leading.probability < LEAD:
@@ -210,6 +182,14 @@ def _conclude(state: SearchState, view: View, culprits: tuple[Cause, ...]) -> Se
     return _confirm(state, view, culprits, trials)
 
 
+def _is_enough(state: SearchState, view: View, proved: tuple[Cause, ...]) -> bool:
+    """Whether what is proved explains the drop, or must be confirmed now if it is to be confirmed at all."""
+    if not _are_proved(state, proved):
+        return False
+    is_late = state.spent_s >= SEARCH_SHARE * state.plan.rule.budget_s
+    return explains_drop(state, view, proved) or (is_late and state.plan.is_hot and state.plan.confirm)
+
+
 def _is_certain(state: SearchState, leading: Leading) -> bool:
     """Whether one hypothesis is all but sure; a proved one stays so while it is a little less."""
     certainty = state.plan.rule.certainty
@@ -225,81 +205,12 @@ def _are_proved(state: SearchState, causes: tuple[Cause, ...]) -> bool:
     return bool(causes) and shown - open_or_refuted == set(causes)
 
 
-def _search(state: SearchState, view: View, choice: _Choice) -> SearchAction:
+def _search(state: SearchState, view: View, choice: Choice) -> SearchAction:
     bits = choice.nats / math.log(2)
     why = f"most information a second: {bits:.2g} bit for {choice.cost_s:.0f} s"
-    visit = _control(state) or _search_visit(state, choice.cell, why)
+    visit = control(state) or search_visit(state, choice.cell, why)
     to_resolve_s = seconds_left(state, view, nats_per_s=choice.nats / choice.cost_s)
     return _within_budget(state, view, visit, to_resolve_s=to_resolve_s)
-
-
-def _choose(state: SearchState, posterior: Posterior, engine: Engine) -> _Choice | None:
-    """The cell with the most information a second; of equals the cheaper, then the first."""
-    import numpy as np
-
-    readings = state.readings
-    cells = [
-        cell
-        for cell in state.plan.space.candidates({reading.cell for reading in readings})
-        if not state.why_skipped(cell)
-    ]
-    if not cells:
-        return None
-    usable = _usable_launch(state)
-    # An index that no evidence has would be a launch like any new one.
-    has_evidence = any(reading.launch == usable and not reading.disturbances for reading in readings)
-    running = list(state.group_of).index(usable) if usable is not None and has_evidence else -1
-    inside = np.array([_is_inside(state, cell) for cell in cells])
-    at_s = max(reading.at_s for reading in readings) + state.plan.costs.window_s
-    rows = state.plan.space.rows(cells)
-    nats = engine.information(posterior, rows, np.where(inside, running, -1), at_s)
-    costs = [_cost_s(state, cell, is_inside=bool(inner)) for cell, inner in zip(cells, inside, strict=True)]
-    best = max(range(len(cells)), key=lambda place: (round(float(nats[place]) / costs[place], 12), -costs[place]))
-    return _Choice(cell=cells[best], nats=float(nats[best]), cost_s=costs[best])
-
-
-def _cost_s(state: SearchState, cell: str, *, is_inside: bool) -> float:
-    plan, costs = state.plan, state.plan.costs
-    if is_inside:
-        last = state.readings[-1].cell
-        return costs.window_s + (costs.switch_s if cell != last else 0.0)
-    num_windows = 1 if plan.is_hot else plan.num_windows_cold
-    return state.start_s + num_windows * costs.window_s + (costs.build_s if state.needs_build(cell) else 0.0)
-
-
-def _control(state: SearchState) -> Visit | None:
-    """An end, where its turn has come."""
-    # A launch of one cell is one choice, however many windows it has.
-    num = 1 + sum(reading.stage is Stage.SEARCH and reading.position == 0 for reading in state.readings)
-    if num % NUM_TO_CONTROL:
-        return None
-    space = state.plan.space
-    ends = [(space.bad, "bad"), (space.good, "good")]
-    if num // NUM_TO_CONTROL % 2 == 0:
-        ends.reverse()
-    # An end that needs a launch of its own is no cheap control, where the other one does not.
-    inside = [end for end in ends if _is_inside(state, end[0])]
-    cell, name = (inside or ends)[0]
-    return _search_visit(state, cell, f"the {name} end again, the control for drift")
-
-
-def _usable_launch(state: SearchState) -> str | None:
-    """The running launch, where the search may go on in it."""
-    running = state.running
-    is_usable = running is not None and (not state.plan.is_hot or running.startswith(HOT))
-    return running if is_usable else None
-
-
-def _is_inside(state: SearchState, cell: str) -> bool:
-    running = _usable_launch(state)
-    return running is not None and state.group_of[running] == state.plan.space.group(cell)
-
-
-def _search_visit(state: SearchState, cell: str, why: str) -> Visit:
-    running = _usable_launch(state)
-    is_inside = running is not None and _is_inside(state, cell)
-    run_id = running if is_inside and running else state.next_run_id(HOT if state.plan.is_hot else COLD)
-    return Visit(cell=cell, group=state.plan.space.group(cell), run_id=run_id, stage=Stage.SEARCH, why=why)
 
 
 def _within_budget(

@@ -164,7 +164,9 @@ class SearchState:
     def start_s(self) -> float:
         """What a start takes: the least that one took, or the plan's guess where that is less or none has ended."""
         # A guess that is too high would end a launch at the budget, and start another once its true life is known.
-        ended = ((life_s, self.windows_s[run_id]) for run_id, life_s in self.ended_s.items() if run_id in self.windows_s)
+        ended = (
+            (life_s, self.windows_s[run_id]) for run_id, life_s in self.ended_s.items() if run_id in self.windows_s
+        )
         return min([self.plan.costs.start_s, *(max(0.0, life_s - windows_s) for life_s, windows_s in ended)])
 
     def why_skipped(self, cell: str) -> str:

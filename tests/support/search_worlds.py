@@ -9,9 +9,10 @@ import numpy as np
 
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.search import Reading, Stage
+from flashprof.decide.choices import Engine
 from flashprof.decide.commit_space import CommitInfo, CommitSpace
 from flashprof.decide.observations import CallBegan
-from flashprof.decide.search import Engine, next_action
+from flashprof.decide.search import next_action
 from flashprof.decide.search_actions import Build, Finish, SearchAction, Visit
 from flashprof.decide.search_observations import Built, LaunchEnded, Measured, SearchObservation
 from flashprof.decide.search_state import SearchCosts, SearchPlan, SearchState, observe, replay

@@ -13,9 +13,10 @@ from search_worlds import Run, World, cold_plan, drive, hot_plan, line_of_commit
 from flashprof.contracts.comparison import Standing, Verdict
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.search import SearchRule, Stage
+from flashprof.decide.choices import NUM_TO_CONTROL
 from flashprof.decide.commit_space import CommitInfo, CommitSpace
 from flashprof.decide.observations import CallBegan
-from flashprof.decide.search import NUM_TO_CONTROL, look, next_action, think
+from flashprof.decide.search import look, next_action, think
 from flashprof.decide.search_actions import Build, Finish, Visit
 from flashprof.decide.search_observations import LaunchEnded, Measured, UserSkipped
 from flashprof.decide.search_state import observe, replay
