@@ -26,6 +26,8 @@ SLACK_S = 1800.0
 
 Causes = tuple[tuple[str, ...], ...]
 """Toggles, pairs of them, or commits, sorted."""
+SHORT_WINDOWS = ("--set", "windows.num_measure=3", "--set", "windows.measure_s=4")
+"""A launch for each commit: three windows of 4 s hold 400 steps, and the start costs as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,7 @@ def run_case(case: Case, settings: Settings, folder: Path) -> Answer:
 def ask(case: Case, settings: Settings, scratch: Path) -> Question:
     """Write the case's tree or history into *scratch*, and say what `flashprof bisect` is given."""
     train = ("--train", " ".join(("--device", "cpu", *case.train_options)), "--preset", "tiny", "--topology", "1+1")
+    train += SHORT_WINDOWS if case.kind is SearchKind.COMMITS else ()
     if case.kind is SearchKind.TOGGLES:
         tree = write_tree(good_files(case, source_files()), scratch / "tree")
         # FlashProf itself is today's: `-m flashprof.cli` would find the tree's, and that is the same.
