@@ -68,12 +68,14 @@ def status(reports: Path, name: str) -> SearchResult:
     known, observations = _stored(reports, name)
     folder = SearchFolder(reports / name)
     state = replay(known.plan, observations)
-    # Not to be launched: only to say what would be answered if it ended here.
-    stopped = replace(state, is_stopped=True)
     action = think(state).action
-    finish = action if isinstance(action, Finish) else think(stopped).action
+    if isinstance(action, Finish):
+        return make_result(action, state, known, folder)
+    # What would be answered if it ended here.
+    finish = think(replace(state, is_stopped=True)).action
     assert isinstance(finish, Finish), "a search that is stopped has an answer"
-    return make_result(finish, state, known, folder)
+    reason = f"not at its end yet; next: {known.subjects.label(action.cell)} ({action.why})"
+    return make_result(replace(finish, reason=reason), state, known, folder)
 
 
 def undo(reports: Path, name: str, num: int) -> SearchResult:
