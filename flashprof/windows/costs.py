@@ -1,14 +1,15 @@
-"""What each phase costs a token in one window. Pure, numpy."""
+"""What each phase costs a token in one window: by role, or lane by lane. Pure, numpy."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashprof.contracts.events import EventLog, Span
 from flashprof.contracts.results import Window, WindowKind
-from flashprof.windows.lanes import lane_times
+from flashprof.windows.lanes import MAIN_THREAD, LaneTimes, lane_times
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -18,6 +19,24 @@ if TYPE_CHECKING:
 
 PhaseKey = tuple[str, str, str]
 """Role, phase, kind."""
+RoleLane = tuple[str, str]
+"""Role and thread: the lanes of that name in all ranks of the role."""
+OwnPhase = tuple[str, str]
+"""Phase and kind, within a lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneCosts:
+    """What a token costs in one window, seen from every lane: each lane's phases and gaps add up to the wall time."""
+
+    launch: str
+    """Run id of the launch it lies in."""
+    wall_ns_per_token: float
+    """Length of the window over tokens of all ranks."""
+    trains: frozenset[str]
+    """Roles whose steps make tok/s."""
+    lanes: Mapping[RoleLane, Mapping[OwnPhase, float]]
+    """Own ns a token, mean over the ranks of the role; phases that did not run are absent."""
 
 
 class PhaseCosts:
@@ -39,25 +58,57 @@ class PhaseCosts:
         Returns:
             Phases that did not run are absent.
         """
+        costs: defaultdict[PhaseKey, float] = defaultdict(float)
+        for role, times in self._times(start_ns, end_ns):
+            for (phase, kind), own_ns in zip(times.phases, times.own_ns, strict=True):
+                costs[role, phase, str(kind)] += float(own_ns) / num_tokens
+        return dict(costs)
+
+    def lanes_between(self, start_ns: int, end_ns: int, num_tokens: int, *, launch: str) -> LaneCosts:
+        """
+        The same, lane by lane: main threads and device streams.
+
+        Args:
+            start_ns: Where the window begins.
+            end_ns: Where it ends.
+            num_tokens: Of all ranks, above 0.
+            launch: Run id, passed on.
+        """
+        num_ranks = Counter(log.header.role for log, _, _ in self._logs)
+        lanes: defaultdict[RoleLane, defaultdict[OwnPhase, float]] = defaultdict(lambda: defaultdict(float))
+        for role, times in self._times(start_ns, end_ns):
+            for (phase, kind), own_ns in zip(times.phases, times.own_ns, strict=True):
+                lanes[role, times.lane.thread][phase, str(kind)] += float(own_ns) / num_tokens / num_ranks[role]
+        return LaneCosts(
+            launch=launch,
+            wall_ns_per_token=(end_ns - start_ns) / num_tokens,
+            trains=frozenset(log.header.role for log, _, _ in self._logs if log.header.trains),
+            lanes={lane: dict(phases) for lane, phases in lanes.items() if is_followed(lane[1])},
+        )
+
+    def _times(self, start_ns: int, end_ns: int) -> Iterator[tuple[str, LaneTimes]]:
+        """Role and own times of every lane."""
         stretch = Window(
             label="",
             kind=WindowKind.MEASURE,
             start_ns=start_ns,
             end_ns=end_ns,
             num_steps=0,
-            num_tokens=num_tokens,
+            num_tokens=0,
             num_supervised_tokens=0,
             num_padding_tokens=0,
         )
-        costs: defaultdict[PhaseKey, float] = defaultdict(float)
         for log, starts_ns, ends_ns in self._logs:
             # 100,000 comparisons take 0.1 ms; flattening as many spans takes 0.1 s.
             inside = ((starts_ns < end_ns) & (ends_ns > start_ns)).nonzero()[0]
             held = EventLog(header=log.header, spans=[log.spans[index] for index in inside])
             for times in lane_times(held, [stretch]):
-                for (phase, kind), own_ns in zip(times.phases, times.own_ns, strict=True):
-                    costs[log.header.role, phase, str(kind)] += float(own_ns) / num_tokens
-        return dict(costs)
+                yield log.header.role, times
+
+
+def is_followed(thread: str) -> bool:
+    """Whether a lane may be what its role waits for: its main thread, or a device stream that this one feeds."""
+    return thread == MAIN_THREAD or thread.startswith(f"{MAIN_THREAD}:cuda")
 
 
 def _edges(spans: Sequence[Span]) -> tuple[Times, Times]:
