@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +32,8 @@ NEUTRAL_WEIGHT = 0.05
 MERGE_WEIGHT = 0.3
 """Its branches' commits are in the range themselves; a merge brings only how they were joined."""
 SOURCE_WEIGHT = 1.0
-HINTED_WEIGHT = 3.0
+
+WORD = re.compile(r"[a-z]{3,}")
 
 NEUTRAL_FOLDERS = frozenset(
     {"doc", "docs", "test", "tests", "testing", ".github", ".gitlab", ".circleci", ".buildkite", ".ci", ".vscode"}
@@ -133,19 +135,23 @@ def check_builds(
     return _check_toggles(said, subject.spec.toggles) if outcome is Outcome.COMPLETED else (outcome, said)
 
 
-def path_weights(commits: Sequence[Commit], hints: Collection[str] = ()) -> dict[str, float]:
+def path_weights(commits: Sequence[Commit]) -> dict[str, float]:
     """
     How likely each commit is to have changed the speed, relative to a usual one, told from the paths that it changes.
 
     Args:
         commits: Of the range.
-        hints: Files and folders of the phase that slowed, from the repository's top.
 
     Returns:
         Weight by id, all above 0.
     """
-    folders = [PurePosixPath(hint) for hint in hints]
-    return {commit.id: _weight(commit, folders) for commit in commits}
+    return {commit.id: _weight(commit) for commit in commits}
+
+
+def commit_words(commit: Commit) -> frozenset[str]:
+    """What a commit is about: the words of its subject and of the paths that it changes, documents and tests aside."""
+    texts = [commit.subject, *(path for path in commit.paths if not is_neutral(path))]
+    return frozenset(word for text in texts for word in WORD.findall(text.lower()))
 
 
 def is_neutral(path: str) -> bool:
@@ -163,14 +169,11 @@ def is_neutral(path: str) -> bool:
 _FINE = (Outcome.COMPLETED, "")
 
 
-def _weight(commit: Commit, hints: Sequence[PurePosixPath]) -> float:
+def _weight(commit: Commit) -> float:
     if commit.is_merge:
         return MERGE_WEIGHT
     if not commit.paths:
         return NO_CHANGE_WEIGHT
-    pure = [PurePosixPath(path) for path in commit.paths]
-    if any(path.is_relative_to(hint) for path in pure for hint in hints):
-        return HINTED_WEIGHT
     return NEUTRAL_WEIGHT if all(is_neutral(path) for path in commit.paths) else SOURCE_WEIGHT
 
 

@@ -187,4 +187,5 @@ def reading_of(found: VisitReading, launch: str, offset_s: float) -> Reading:
         log_tok_per_s=found.log_tok_per_s,
         num_tokens=found.num_tokens,
         disturbances=found.disturbances,
+        phases=dict(found.phases),
     )

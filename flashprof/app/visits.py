@@ -22,6 +22,7 @@ from flashprof.contracts.events import EventLog, Step
 from flashprof.contracts.toggles import ToggleValues
 from flashprof.stats.composition import adjusted_log_rates, fit_step_cost, log_excess
 from flashprof.stats.settle import has_standstill, is_warm, settle_steps_of_changes
+from flashprof.windows.costs import training_phases
 from flashprof.windows.switches import (
     WARMUP_BLOCK,
     HotWindow,
@@ -94,6 +95,8 @@ class VisitReading:
     """Adjusted for what the window's batches were made of, by what was known when it ended."""
     disturbances: tuple[str, ...] = ()
     """Why it is no evidence."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """As `Reading.phases`."""
 
 
 OnReading = Callable[[VisitReading], CellVisit | None]
@@ -188,6 +191,7 @@ class _Known:
             num_steps=len(window.steps),
             log_tok_per_s=adjusted_log_rates(latest, self.warm[-MODEL_WINDOWS:], typical=self._typical)[-1],
             disturbances=disturbances,
+            phases=training_phases(logs, window.start_ns, window.end_ns, window.num_tokens),
         )
 
     def _add(self, stretch: HotWindow | None) -> None:

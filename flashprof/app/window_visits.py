@@ -23,6 +23,7 @@ from flashprof.contracts.errors import SubjectError
 from flashprof.contracts.events import Ack, EventLog
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import WindowKind
+from flashprof.windows.costs import training_phases
 from flashprof.windows.switches import Judge, undisturbed
 
 MAX_EMPTY = 3
@@ -115,6 +116,7 @@ def _unjudged(logs: Sequence[EventLog], observed: Sequence[Ack], readings: Seque
                 num_tokens=window.num_tokens,
                 num_steps=window.num_steps,
                 log_tok_per_s=math.log(window.tok_per_s),
+                phases=training_phases(logs, window.start_ns, window.end_ns, window.num_tokens),
             )
             found.append(reading)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from flashprof.contracts.localisation import Localisation
 from flashprof.contracts.results import Interval
 
 
@@ -176,3 +177,5 @@ class StudyResult:
     """Launches that failed, each with its outcome and what was done about it: never a number."""
     notes: tuple[str, ...] = ()
     paths: tuple[tuple[str, str], ...] = ()
+    localisation: Localisation | None = None
+    """Where the difference lies; None where none is shown, or nothing has events."""

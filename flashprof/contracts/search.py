@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from flashprof.contracts.comparison import Comparison, Standing, Verdict
+from flashprof.contracts.localisation import Localisation
 from flashprof.contracts.results import Interval
 
 GOOD = "good"
@@ -68,6 +69,8 @@ class Reading:
     num_tokens: int
     disturbances: tuple[str, ...] = ()
     """Why the machine was not itself; such a window is shown and left out."""
+    phases: dict[str, float] = field(default_factory=dict)
+    """Own ns a token of the training lane's phases, gaps among them: they add up to the wall time. Empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +171,10 @@ class SearchResult:
     labels: dict[str, str] | None = None
     """For a person: member of a cause → what it is, such as a commit's short id and subject, or `queue: 8 → 1`."""
     paths: tuple[tuple[str, str], ...] = ()
+    focus: tuple[str, ...] = ()
+    """Phases whose time the search looked at, where they are a better signal than tok/s; empty: tok/s itself."""
+    localisation: Localisation | None = None
+    """Of the culprit, or from good to bad where there are several; None where nothing is named or has events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ class BisectRequest:
     setup: str = ""
     """Shell command that makes a worktree's environment; empty for what FlashProf finds itself."""
     command: tuple[str, ...] = ()
-    """What to start in each worktree; empty for our pipeline."""
+    """What to start in each worktree; empty for our pipeline, or for a declared trainer."""
     cold_toggles: tuple[str, ...] = ()
     """Those among the differing ones that only a launch can set."""
     upstream_toggles: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class BisectRequest:
     subject: SubjectSpec
     """What all cells share; its toggles are the good cell's, or those of every commit."""
     subject_file: str = ""
-    """Full path of the declaration of a foreign trainer, whose toggles are searched; empty for our pipeline."""
+    """Full path of the declaration of a foreign trainer; empty for our pipeline, or for a command."""
     windows: WindowPlan
     rule: SearchRule
     confirm: bool = True
@@ -80,6 +80,8 @@ class HereRequest:
     bad: tuple[Path, ...]
     subject: SubjectSpec
     """Of all the runs."""
+    subject_file: str = ""
+    """As in `BisectRequest`."""
     windows: WindowPlan
     rule: DecisionRule
     allow: tuple[str, ...] = ()

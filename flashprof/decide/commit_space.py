@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from flashprof.stats.terms import Terms
 
 WITHOUT = "bad-without:"
+NEAR = 3.0
+"""How much likelier a commit is that names the phase which slowed. No more: most are named after what they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class CommitInfo:
     """How likely it is beside the others, before anything is measured."""
     subject: str = ""
     """First line of its message."""
+    words: frozenset[str] = frozenset()
+    """What it is about: of its subject and of its paths, in lower case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +60,20 @@ class CommitSpace:
     @cached_property
     def terms(self) -> Terms:
         """Each commit, in the order given."""
+        return self.terms_near(())
+
+    def terms_near(self, phases: Collection[str]) -> Terms:
+        """Commits whose subject or paths name one of *phases* are likelier: `pipeline/model/masks.py` and `mask`."""
         import numpy as np
 
         from flashprof.stats.terms import commit_terms
 
-        weights = np.array([commit.weight for commit in self.commits], dtype=float)
-        return commit_terms([commit.id for commit in self.commits], weights)
+        names = {phase.rstrip("s") for phase in phases}
+        near = [any(word.rstrip("s") in names for word in commit.words) for commit in self.commits]
+        weights = [
+            commit.weight * (NEAR if is_near else 1.0) for commit, is_near in zip(self.commits, near, strict=True)
+        ]
+        return commit_terms([commit.id for commit in self.commits], np.array(weights, dtype=float))
 
     def rows(self, cells: Sequence[str]) -> NDArray[np.float64]:
         """A commit is there where the cell is it or comes after it: (num_cells, num_terms)."""

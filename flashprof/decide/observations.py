@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from flashprof.contracts.comparison import Arm, Block, Method
 from flashprof.contracts.errors import FormatError
 from flashprof.contracts.outcome import Outcome
+from flashprof.decide.fact_codec import FactCodec
 
 _RUN_ID = re.compile(r"hot-(?P<launch>\d+)|cold-(?P<block>\d+)-(?P<arm>base|candidate)-(?P<attempt>\d+)")
 
@@ -94,7 +95,10 @@ class ColdFailed:
 
 
 Observation = CallBegan | HotBlock | HotEnded | ColdLaunch | ColdFailed
-_KINDS = (CallBegan, HotBlock, HotEnded, ColdLaunch, ColdFailed)
+_CODEC: FactCodec[Observation] = FactCodec(
+    kinds=(CallBegan, HotBlock, HotEnded, ColdLaunch, ColdFailed),
+    casts={"Arm": Arm, "Block": Block, "Method": Method, "Outcome": Outcome, "tuple[str, ...]": tuple},
+)
 
 
 def hot_run_id(launch: int) -> str:
@@ -138,7 +142,7 @@ def cut_off(run_id: str, *, length_s: float) -> HotEnded | ColdFailed:
 
 def observation_to_json(observation: Observation) -> dict[str, Any]:
     """One line of the journal."""
-    return {"kind": observation.kind, **asdict(observation)}
+    return _CODEC.encode(observation)
 
 
 def observation_from_json(raw: Mapping[str, Any]) -> Observation:
@@ -148,28 +152,4 @@ def observation_from_json(raw: Mapping[str, Any]) -> Observation:
     Raises:
         FormatError: Not an observation of this version.
     """
-    kinds = {kind.kind: kind for kind in _KINDS}
-    kind = kinds.get(str(raw.get("kind")))
-    if kind is None:
-        raise FormatError(f"unknown observation {raw.get('kind')!r}", allowed=", ".join(kinds))
-    values = {name: value for name, value in raw.items() if name != "kind"}
-    try:
-        if kind is HotBlock:
-            values["block"] = _build(Block, values["block"])
-        observation: Observation = _build(kind, values)
-    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"not a {kind.kind} observation: {error}") from error
-    return observation
-
-
-def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """A dataclass from JSON, which knows neither tuples nor enums; a value of another type is refused."""
-    casts = {"arm": Arm, "method": Method, "outcome": Outcome, "launches": tuple, "disturbances": tuple}
-    numbers = {"float": (int, float), "int": (int,), "str": (str,)}
-    built = {name: casts[name](value) if name in casts else value for name, value in values.items()}
-    for field in fields(kind):
-        # Annotations are texts here, as in every module of this house.
-        allowed = numbers.get(str(field.type))
-        if field.name in built and field.name not in casts and allowed and not isinstance(built[field.name], allowed):
-            raise TypeError(f"{field.name} is {built[field.name]!r}")
-    return kind(**built)
+    return _CODEC.decode(raw)

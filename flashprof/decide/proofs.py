@@ -9,7 +9,7 @@ tried may be proved by chance with probability alpha / (n · (n + 1)), which sum
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from flashprof.contracts.comparison import Block, Comparison, DecisionRule, Method, Verdict
@@ -18,6 +18,7 @@ from flashprof.decide.orders import block_order
 from flashprof.decide.search_actions import Visit
 from flashprof.decide.search_state import COLD, HOT, SearchState
 from flashprof.stats.compare import compare_blocks
+from flashprof.stats.joint import judge_together
 
 NUM_HOT_WINDOWS = 4
 SITE = "this machine"
@@ -73,6 +74,7 @@ def proof_trials(state: SearchState, causes: Sequence[Cause], stage: Stage) -> t
     """
     found: dict[tuple[str, str], Trial] = {}
     for cause in causes:
+        of_cause: list[Trial] = []
         alone, back = _sides(state, cause)
         sides = [(cells, is_back) for cells, is_back in ((alone, False), (back, True)) if cells is not None]
         # Where nothing else differs between good and bad, both are one comparison.
@@ -84,8 +86,30 @@ def proof_trials(state: SearchState, causes: Sequence[Cause], stage: Stage) -> t
             shared = None if stage is Stage.CONFIRM else num_sides
             trial = _trial(state, stage, cells, cause, is_back=is_back, taken=taken, num_sides=shared)
             if not (trial.is_open and any(state.why_skipped(cell) for cell in cells)):
+                of_cause.append(trial)
                 found[cells] = trial
+        found |= {(trial.base, trial.candidate): trial for trial in _together(state, of_cause)}
     return tuple(found.values())
+
+
+def open_trial(state: SearchState, trials: Sequence[Trial]) -> Trial | None:
+    """The one to go on with: what is half done, then of launches the one with the fewest, so that both get on."""
+    wanted = [trial for trial in trials if trial.is_open]
+    key = [(not is_half_done(state, trial), len(trial.blocks) if trial.is_cold else 0) for trial in wanted]
+    return wanted[key.index(min(key))] if wanted else None
+
+
+def _together(state: SearchState, trials: Sequence[Trial]) -> Sequence[Trial]:
+    """Both switches of a cause by launches, where neither shows it alone, and both together do."""
+    if len(trials) < 2 or not all(trial.is_cold and trial.comparison for trial in trials):
+        return trials
+    if not any(trial.is_open for trial in trials) or any(trial.verdict is Verdict.NO_REGRESSION for trial in trials):
+        return trials
+    alpha = min(trial.comparison.rule.alpha for trial in trials if trial.comparison)
+    shown = judge_together([trial.blocks for trial in trials], replace(_rule(state), alpha=alpha))
+    if shown is None:
+        return trials
+    return [replace(trial, comparison=item) for trial, item in zip(trials, shown, strict=True)]
 
 
 def ends_trial(state: SearchState) -> Trial:
@@ -200,9 +224,13 @@ def _share(place: int) -> int:
 
 
 def _judged(state: SearchState, blocks: Sequence[Block], alpha: float) -> Comparison:
+    rule = replace(_rule(state), alpha=alpha)
+    return compare_blocks(blocks, rule, spent_s=sum(block.length_s for block in blocks))
+
+
+def _rule(state: SearchState) -> DecisionRule:
     rule = state.plan.rule
-    decision = DecisionRule(alpha=alpha, tolerance=rule.tolerance, budget_s=rule.budget_s)
-    return compare_blocks(blocks, decision, spent_s=sum(block.length_s for block in blocks))
+    return DecisionRule(alpha=rule.alpha, tolerance=rule.tolerance, budget_s=rule.budget_s)
 
 
 def _cells_by_number(state: SearchState, stage: Stage) -> dict[int, set[str]]:

@@ -35,11 +35,13 @@ from flashprof.decide.proofs import (
     ends_trial,
     is_half_done,
     next_window,
+    open_trial,
     proof_trials,
     proved_trials,
     rest_of_launch,
 )
 from flashprof.decide.search_actions import Build, Finish, SearchAction, Visit
+from flashprof.decide.search_focus import find_search_focus, focused_noise, focused_values
 from flashprof.decide.search_state import SearchState
 
 if TYPE_CHECKING:
@@ -136,13 +138,15 @@ def _posterior(state: SearchState, engine: Engine) -> Posterior:
 
     plan, number = state.plan, {run_id: place for place, run_id in enumerate(state.group_of)}
     clean = [reading for reading in state.readings if not reading.disturbances]
+    focus = find_search_focus(state)
     evidence = Evidence(
         rows=plan.space.rows([reading.cell for reading in clean]),
-        values=np.array([reading.log_tok_per_s for reading in clean]),
+        values=np.array(focused_values(clean, focus)),
         launches=np.array([number[reading.launch] for reading in clean]),
         at_s=np.array([reading.at_s for reading in clean]),
     )
-    posterior: Posterior = engine.infer(plan.space.terms, evidence, plan.noise)
+    terms = plan.space.terms_near(focus.phases if focus else ())
+    posterior: Posterior = engine.infer(terms, evidence, focused_noise(plan.noise, focus))
     return posterior
 
 
@@ -153,9 +157,9 @@ def _decide(state: SearchState, view: View, engine: Engine) -> SearchAction:
     is_certain = _is_certain(state, leading)
     # That nothing else matters takes far longer to know than what does: 10 toggles have 55 terms.
     sure = leading.culprits if is_certain else sure_causes(state, view)
-    open_trial = next((trial for trial in proof_trials(state, sure, Stage.PROOF) if trial.is_open), None)
-    if open_trial is not None:
-        return _try(state, view, open_trial)
+    trial = open_trial(state, proof_trials(state, sure, Stage.PROOF))
+    if trial is not None:
+        return _try(state, view, trial)
     if not is_certain and not _is_enough(state, view, sure):
         choice = choose(state, view.posterior, engine)
         if choice is not None and choice.nats >= MIN_NATS:
@@ -172,9 +176,9 @@ def _conclude(state: SearchState, view: View, culprits: tuple[Cause, ...]) -> Se
     if not culprits:
         return _compare_ends(state, view)
     trials = proof_trials(state, culprits, Stage.PROOF)
-    for trial in trials:
-        if trial.is_open:
-            return _try(state, view, trial)
+    trial = open_trial(state, trials)
+    if trial is not None:
+        return _try(state, view, trial)
     missing = [cause for cause in culprits if not any(trial.cause == cause for trial in trials)]
     if missing:
         reason = f"{names(missing)} leads, and no two cells that can be measured differ by it alone"
@@ -303,10 +307,10 @@ def _confirm(state: SearchState, view: View, culprits: tuple[Cause, ...], shown:
     if any(trial.verdict is Verdict.NO_REGRESSION for trial in trials):
         reason = f"{names(culprits)}: shown within one launch, and launches of one cell each show nothing of it"
         return replace(proved, verdict=Verdict.INCONCLUSIVE, reason=reason)
-    for trial in trials:
-        if trial.is_open and (state.spent_s < state.plan.rule.budget_s or is_half_done(state, trial)):
-            return next_window(state, trial, f"{names(culprits)}: launches of one cell each confirm it")
-    if any(trial.is_open for trial in trials):
+    trial = open_trial(state, trials)
+    if trial is not None and (state.spent_s < state.plan.rule.budget_s or is_half_done(state, trial)):
+        return next_window(state, trial, f"{names(culprits)}: launches of one cell each confirm it")
+    if trial is not None:
         note = "the budget is spent: launches of one cell each have not confirmed it yet"
         return replace(proved, notes=(*proved.notes, note))
     return replace(proved, standing=Standing.CONFIRMED)

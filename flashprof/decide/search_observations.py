@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from flashprof.contracts.errors import FormatError
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.search import Reading, Stage
+from flashprof.decide.fact_codec import FactCodec, named_numbers
 from flashprof.decide.observations import CallBegan
 
 
@@ -54,6 +54,8 @@ class Built:
     outcome: Outcome
     reason: str = ""
     length_s: float
+    note: str = ""
+    """What to know when reading its numbers: the libraries are not those that it asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +79,21 @@ class Undone:
 
 
 SearchObservation = CallBegan | Measured | LaunchEnded | Built | UserSkipped | Undone
-_KINDS = (CallBegan, Measured, LaunchEnded, Built, UserSkipped, Undone)
+_CODEC: FactCodec[SearchObservation] = FactCodec(
+    kinds=(CallBegan, Measured, LaunchEnded, Built, UserSkipped, Undone),
+    casts={
+        "Outcome": Outcome,
+        "Reading": Reading,
+        "Stage": Stage,
+        "dict[str, float]": named_numbers,
+        "tuple[str, ...]": tuple,
+    },
+)
 
 
 def search_observation_to_json(observation: SearchObservation) -> dict[str, Any]:
     """One line of the journal."""
-    return {"kind": observation.kind, **asdict(observation)}
+    return _CODEC.encode(observation)
 
 
 def search_observation_from_json(raw: Mapping[str, Any]) -> SearchObservation:
@@ -92,28 +103,4 @@ def search_observation_from_json(raw: Mapping[str, Any]) -> SearchObservation:
     Raises:
         FormatError: Not an observation of this version.
     """
-    kinds = {kind.kind: kind for kind in _KINDS}
-    kind = kinds.get(str(raw.get("kind")))
-    if kind is None:
-        raise FormatError(f"unknown observation {raw.get('kind')!r}", allowed=", ".join(kinds))
-    values = {name: value for name, value in raw.items() if name != "kind"}
-    try:
-        if kind is Measured:
-            values["reading"] = _build(Reading, values["reading"])
-        observation: SearchObservation = _build(kind, values)
-    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"not a {kind.kind} observation: {error}") from error
-    return observation
-
-
-def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """A dataclass from JSON, which knows neither tuples nor enums; a value of another type is refused."""
-    casts = {"stage": Stage, "outcome": Outcome, "disturbances": tuple}
-    numbers = {"float": (int, float), "int": (int,), "str": (str,)}
-    built = {name: casts[name](value) if name in casts else value for name, value in values.items()}
-    for field in fields(kind):
-        # Annotations are texts here, as in every module of this house.
-        allowed = numbers.get(str(field.type))
-        if field.name in built and field.name not in casts and allowed and not isinstance(built[field.name], allowed):
-            raise TypeError(f"{field.name} is {built[field.name]!r}")
-    return kind(**built)
+    return _CODEC.decode(raw)

@@ -29,6 +29,9 @@ class Space(Protocol):
     def terms(self) -> Terms:
         """What may change the speed."""
 
+    def terms_near(self, phases: Collection[str]) -> Terms:
+        """The same, with what names one of the *phases* that differ between the ends the likelier."""
+
     def rows(self, cells: Sequence[str]) -> NDArray[np.float64]:
         """Which terms are there in which cell: (num_cells, num_terms) of 0 and 1."""
 

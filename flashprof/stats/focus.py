@@ -91,14 +91,17 @@ def find_focus(good: End, bad: End, everything: Sequence[Phases], noise: NoisePr
     names = sorted({name for phases in everything for name in phases})
     ends = [np.array([[phases.get(name, 0.0) for name in names] for phases in end.phases]) for end in (good, bad)]
     nums = (good.num_launches, bad.num_launches)
-    is_clear = np.array([_is_apart(ends[0][:, place], ends[1][:, place], nums, noise) for place in range(len(names))])
+    is_clear = np.array(
+        [_is_apart(ends[0][:, place], ends[1][:, place], nums, noise, by=CLEAR) for place in range(len(names))]
+    )
     if not is_clear.any() or is_clear.all():
         return None
-    inside, rest = ([values[:, chosen].sum(axis=1) for values in ends] for chosen in (is_clear, ~is_clear))
-    if abs(_difference(*rest)) > ALIKE * _error(*rest, nums, noise):
+    old, new = ends
+    rest = (old[:, ~is_clear].sum(axis=1), new[:, ~is_clear].sum(axis=1))
+    if _is_apart(*rest, nums, noise, by=ALIKE):
         return None
-    whole = [values.sum(axis=1) for values in ends]
-    noise_share = _spread(*inside, noise) / _spread(*whole, noise)
+    inside_ns = _spread(old[:, is_clear].sum(axis=1), new[:, is_clear].sum(axis=1), noise)
+    noise_share = inside_ns / _spread(old.sum(axis=1), new.sum(axis=1), noise)
     if noise_share > MAX_NOISE_SHARE:
         return None
     chosen = tuple(name for name, clear in zip(names, is_clear, strict=True) if clear)
@@ -106,26 +109,21 @@ def find_focus(good: End, bad: End, everything: Sequence[Phases], noise: NoisePr
     return Focus(phases=chosen, rest_ns=rest_ns, noise_share=noise_share)
 
 
-def _is_apart(good: Floats, bad: Floats, num_launches: tuple[int, int], noise: NoisePrior) -> bool:
-    return abs(_difference(good, bad)) > CLEAR * _error(good, bad, num_launches, noise)
-
-
-def _difference(good: Floats, bad: Floats) -> float:
-    return float(bad.mean() - good.mean())
-
-
-def _error(good: Floats, bad: Floats, num_launches: tuple[int, int], noise: NoisePrior) -> float:
-    """Standard error of the difference: windows within a launch, and launches."""
-    window_ns = _window_sd(good, bad, noise)
-    launch_ns = max(noise.launch_sd, MIN_LAUNCH_SD) * max(good.mean(), bad.mean())
-    windows = window_ns**2 * (1 / len(good) + 1 / len(bad))
-    return math.sqrt(windows + launch_ns**2 * (1 / num_launches[0] + 1 / num_launches[1]))
+def _is_apart(good: Floats, bad: Floats, num_launches: tuple[int, int], noise: NoisePrior, *, by: float) -> bool:
+    """Whether the means differ by more than *by* standard errors: of windows within a launch, and of launches."""
+    launch_ns = _launch_sd(good, bad, noise)
+    windows = _window_sd(good, bad, noise) ** 2 * (1 / len(good) + 1 / len(bad))
+    error = math.sqrt(windows + launch_ns**2 * (1 / num_launches[0] + 1 / num_launches[1]))
+    return abs(float(bad.mean() - good.mean())) > by * error
 
 
 def _spread(good: Floats, bad: Floats, noise: NoisePrior) -> float:
     """Sd of one window of a launch of its own."""
-    launch_ns = max(noise.launch_sd, MIN_LAUNCH_SD) * max(good.mean(), bad.mean())
-    return math.hypot(_window_sd(good, bad, noise), launch_ns)
+    return math.hypot(_window_sd(good, bad, noise), _launch_sd(good, bad, noise))
+
+
+def _launch_sd(good: Floats, bad: Floats, noise: NoisePrior) -> float:
+    return max(noise.launch_sd, MIN_LAUNCH_SD) * float(max(good.mean(), bad.mean()))
 
 
 def _window_sd(good: Floats, bad: Floats, noise: NoisePrior) -> float:

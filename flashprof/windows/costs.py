@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from flashprof.contracts.events import EventLog, Span
+from flashprof.contracts.localisation import BETWEEN
 from flashprof.contracts.results import Window, WindowKind
 from flashprof.windows.lanes import MAIN_THREAD, LaneTimes, lane_times
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 PhaseKey = tuple[str, str, str]
 """Role, phase, kind."""
+ORDER_SLACK_NS = 5_000_000_000
+"""Spans are written by lane, and those of a device once it has passed them: this late at most, unless it hangs."""
 RoleLane = tuple[str, str]
 """Role and thread: the lanes of that name in all ranks of the role."""
 OwnPhase = tuple[str, str]
@@ -104,6 +108,38 @@ class PhaseCosts:
             held = EventLog(header=log.header, spans=[log.spans[index] for index in inside])
             for times in lane_times(held, [stretch]):
                 yield log.header.role, times
+
+
+def training_phases(logs: Sequence[EventLog], start_ns: int, end_ns: int, num_tokens: int) -> dict[str, float]:
+    """
+    What a token costs in one window, seen from the ranks that train: their device stream, or the main thread.
+
+    Args:
+        logs: All processes, until the end of the window or later.
+        start_ns: Where the window begins.
+        end_ns: Where it ends.
+        num_tokens: Of all ranks, above 0.
+
+    Returns:
+        Own ns a token of each phase, with the gaps as `BETWEEN`: they add up to the wall time. Empty for a subject
+        without spans.
+    """
+    recent = [_since(log, start_ns) for log in logs if log.header.trains]
+    lanes = PhaseCosts(recent).lanes_between(start_ns, end_ns, num_tokens, launch="").lanes
+    # A device stream sorts behind the thread that feeds it.
+    phases = lanes[max(lanes)] if lanes else {}
+    if not phases:
+        return {}
+    costs: defaultdict[str, float] = defaultdict(float)
+    for (phase, _), own_ns in phases.items():
+        costs[phase] += own_ns
+    return {**costs, BETWEEN: (end_ns - start_ns) / num_tokens - sum(costs.values())}
+
+
+def _since(log: EventLog, start_ns: int) -> EventLog:
+    """The last spans alone: looking at all of them after each window would take as long as the launch is old."""
+    spans = list(takewhile(lambda span: span.end_ns > start_ns - ORDER_SLACK_NS, reversed(log.spans)))
+    return EventLog(header=log.header, spans=spans[::-1])
 
 
 def is_followed(thread: str) -> bool:

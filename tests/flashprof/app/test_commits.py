@@ -7,11 +7,19 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flashprof.app.commits import CommitSubject, check_builds, commit_subject, is_neutral, path_weights
+from flashprof.app.commits import (
+    CommitSubject,
+    check_builds,
+    commit_subject,
+    commit_words,
+    is_neutral,
+    path_weights,
+)
 from flashprof.contracts.experiment import SubjectKind, SubjectSpec
 from flashprof.contracts.outcome import Outcome
 from flashprof.launch.environments import Environment
@@ -205,13 +213,17 @@ def commit(*paths: str, parents: int = 1) -> Commit:
         (0.05, commit("README.md", "docs/conf.py", "tests/pipeline/test_x.py", ".github/workflows/ci.yml")),
         (0.02, commit()),
         (0.3, commit("pipeline/data/x.py", parents=2)),
-        (3.0, commit("README.md", "pipeline/data/x.py")),
-        (3.0, commit("train.py")),
-        (1.0, commit("pipeline/data_old.py")),
+        (1.0, commit("README.md", "pipeline/data/x.py")),
     ],
 )
 def test_weight_by_what_a_commit_changes(weight: float, made: Commit) -> None:
-    assert {made.id: weight} == path_weights([made], hints=("pipeline/data", "train.py"))
+    assert {made.id: weight} == path_weights([made])
+
+
+def test_a_commit_is_about_its_subject_and_its_sources() -> None:
+    made = replace(commit("pipeline/model/mask_rule.py", "docs/queue.md", "tests/test_loss.py"), subject="Clip later")
+
+    assert {"clip", "later", "pipeline", "model", "mask", "rule"} == commit_words(made)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,14 @@ def test_priors_follow_the_weights() -> None:
     assert priors[1] == max(priors) > priors[0]
 
 
+def test_a_commit_that_names_the_phase_which_slowed_is_likelier() -> None:
+    commits = (CommitInfo(id="a", words=frozenset({"masks", "rule"})), CommitInfo(id="b", words=frozenset({"queue"})))
+    space = CommitSpace(commits=commits, good="base", bad="b")
+
+    assert space.terms_near(["mask"]).priors[0] == pytest.approx(3 * space.terms_near(["mask"]).priors[1])
+    assert list(space.terms.priors) == list(space.terms_near(["backward"]).priors)
+
+
 @given(st.integers(2, 40), st.integers(0, 10_000))
 def test_rows_are_closed_under_parents(num: int, seed: int) -> None:
     commits = []

@@ -1,0 +1,104 @@
+"""A search looks where good and bad differ, if that is a better signal than tok/s, and only then."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from flashprof.stats.basis import NoisePrior
+from flashprof.stats.focus import End, Focus, Phases, find_focus
+
+STEP: Phases = {"mask": 10.0, "forward": 50.0, "backward": 30.0, "optimizer": 10.0}
+NOISE = NoisePrior()
+
+
+def readings(
+    rng: np.random.Generator, step: Phases, *, num_launches: int = 1, num_windows: int = 3, launch_sd: float = 0.03
+) -> list[Phases]:
+    """Every phase of a launch is slower or faster by one factor, and every window scatters by 1 %."""
+    found = []
+    for _ in range(num_launches):
+        factor = math.exp(rng.normal(0, launch_sd))
+        for _ in range(num_windows):
+            found.append({name: ns * factor * math.exp(rng.normal(0, 0.01)) for name, ns in step.items()})
+    return found
+
+
+def focus_of(good: list[Phases], bad: list[Phases], *, num_launches: int = 1) -> Focus | None:
+    ends = (End(phases=found, num_launches=num_launches) for found in (good, bad))
+    return find_focus(*ends, everything=[*good, *bad], noise=NOISE)
+
+
+def test_the_phase_that_grew_is_where_to_look() -> None:
+    rng = np.random.default_rng(0)
+    good, bad = readings(rng, STEP), readings(rng, {**STEP, "mask": 25.0})
+
+    focus = focus_of(good, bad)
+
+    assert focus is not None
+    assert focus.phases == ("mask",)
+    assert focus.noise_share < 0.5
+    assert focus.rest_ns == pytest.approx(90, rel=0.05)
+
+
+def test_values_stay_on_the_scale_of_tok_per_s_and_lose_the_noise_of_the_rest() -> None:
+    rng = np.random.default_rng(1)
+    good, bad = readings(rng, STEP), readings(rng, {**STEP, "mask": 25.0})
+    focus = focus_of(good, bad)
+    assert focus is not None
+    others = readings(rng, {**STEP, "mask": 25.0}, num_launches=200, num_windows=1)
+
+    plain = [-math.log(sum(phases.values()) / 1e9) for phases in others]
+    focused = [focus.log_tok_per_s(phases, log) for phases, log in zip(others, plain, strict=True)]
+    drop = focus.log_tok_per_s(STEP, -math.log(100 / 1e9)) - np.mean(focused)
+
+    assert np.std(focused) < 0.4 * np.std(plain)
+    assert drop == pytest.approx(math.log(115 / 100), abs=0.02)
+
+
+def test_an_adjustment_for_what_batches_held_is_kept_in_proportion() -> None:
+    focus = Focus(phases=("mask",), rest_ns=90.0, noise_share=0.2)
+    plain = -math.log(100 / 1e9)
+
+    assert focus.log_tok_per_s(STEP, plain + 0.05) - focus.log_tok_per_s(STEP, plain) == pytest.approx(0.005)
+
+
+def test_where_all_phases_grow_there_is_no_better_place() -> None:
+    rng = np.random.default_rng(2)
+
+    assert focus_of(readings(rng, STEP), readings(rng, {name: 1.5 * ns for name, ns in STEP.items()})) is None
+
+
+def test_where_most_of_the_step_grows_little_is_won() -> None:
+    rng = np.random.default_rng(3)
+
+    assert focus_of(readings(rng, STEP), readings(rng, {**STEP, "forward": 90.0, "backward": 60.0})) is None
+
+
+def test_a_change_of_the_rest_is_not_overlooked() -> None:
+    # Too small in each phase to be clear there, and together as large as that of the phase in focus.
+    rng = np.random.default_rng(4)
+    bad = {"mask": 20.0, "forward": 57.0, "backward": 34.2, "optimizer": 11.4}
+
+    assert focus_of(readings(rng, STEP, launch_sd=0.0), readings(rng, bad, launch_sd=0.0)) is None
+
+
+def test_a_phase_that_a_gain_took_away_is_looked_at_as_well() -> None:
+    rng = np.random.default_rng(5)
+    focus = focus_of(readings(rng, STEP), readings(rng, {**STEP, "mask": 25.0, "optimizer": 2.0}))
+
+    assert focus is not None
+    assert focus.phases == ("mask", "optimizer")
+
+
+def test_one_reading_of_an_end_is_not_enough() -> None:
+    assert focus_of([STEP, STEP], [{**STEP, "mask": 25.0}]) is None
+
+
+def test_launches_that_are_alike_seldom_show_a_place() -> None:
+    rng = np.random.default_rng(6)
+    found = [focus_of(readings(rng, STEP), readings(rng, STEP)) for _ in range(1000)]
+
+    assert sum(focus is not None for focus in found) <= 10
