@@ -1,0 +1,86 @@
+"""Launches that show why: a cell once more with samplers, so that frames can be named. No verdict is read from them."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashprof.app.progress import Progress
+from flashprof.app.run import run
+from flashprof.app.search_subjects import Start
+from flashprof.app.session import Ports
+from flashprof.contracts.errors import FlashProfError, FormatError
+from flashprof.contracts.experiment import Experiment, Output, Sampling, WindowPlan
+from flashprof.contracts.outcome import Outcome
+from flashprof.store.run_folder import read_manifest
+
+FOLDER = "explained"
+MIN_PROFILE = 2
+"""Windows whose scatter tells noise from a change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explainer:
+    """Makes the launches that explain one question."""
+
+    folder: Path
+    """Where their run folders go: beside the launches that the verdict is read from, and never among them."""
+    windows: WindowPlan
+    sampled: Ports
+    """With samplers; a start's own ports say the rest."""
+    progress: Progress
+
+    def explain(self, cell: str, label: str, start: Callable[[], Start]) -> str:
+        """
+        Launch *cell* unless an earlier call did.
+
+        Args:
+            cell: Its id.
+            label: For a person.
+            start: Makes what it is started as.
+
+        Returns:
+            Why there is no such launch; empty where there is one.
+        """
+        run_id = explain_id(cell)
+        if is_explained(self.folder / run_id):
+            return ""
+        for left in (self.folder / run_id, self.folder / f".{run_id}.part"):
+            shutil.rmtree(left, ignore_errors=True)
+        self.progress.stage(f"explaining: {label} once more, with samplers")
+        try:
+            made = start()
+            summary = run(self._experiment(made, run_id), self._ports(made), self.progress)
+        except FlashProfError as error:
+            return f"{label} could not be explained: {error.what}"
+        if summary.outcome.is_measurement:
+            return ""
+        return f"{label} could not be explained: {summary.outcome}. {summary.reason}".strip()
+
+    def _experiment(self, start: Start, run_id: str) -> Experiment:
+        windows = replace(self.windows, num_profile=max(MIN_PROFILE, self.windows.num_profile))
+        return Experiment(
+            subject=start.subject,
+            windows=windows,
+            sampling=Sampling(),
+            output=Output(reports=self.folder, run_id=run_id),
+        )
+
+    def _ports(self, start: Start) -> Ports:
+        return replace(start.ports, samplers=self.sampled.samplers, notes=self.sampled.notes)
+
+
+def explain_id(cell: str) -> str:
+    """Name of the run folder that explains *cell*: ids hold characters that no folder should."""
+    return f"cell-{hashlib.sha256(cell.encode()).hexdigest()[:12]}"
+
+
+def is_explained(folder: Path) -> bool:
+    """Whether a launch that explains is there, and is a measurement."""
+    with suppress(FormatError, ValueError, KeyError):
+        return Outcome(read_manifest(folder)["outcome"]).is_measurement
+    return False
