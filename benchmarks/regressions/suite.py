@@ -24,6 +24,7 @@ ENDED = (0, 1, 3)
 SLACK_S = 1800.0
 """How much longer than its budget a search may take: starts, builds, and the window that is under way."""
 
+NUM_FRAMES = 3
 Causes = tuple[tuple[str, ...], ...]
 """Toggles, pairs of them, or commits, sorted."""
 SHORT_WINDOWS = ("--set", "windows.num_measure=3", "--set", "windows.measure_s=4")
@@ -69,8 +70,11 @@ class Answer:
     rank: int | None = None
     """Place, from 1, of the hypothesis that is true, among those that the search reports."""
     phase: str = ""
-    frame: str = ""
-    """Named by the search; empty where it names none."""
+    """The part with the largest charge: `drafter mask`; empty where nothing was localised."""
+    frames: tuple[str, ...] = ()
+    """The first three."""
+    explained_share: float | None = None
+    """Of the change, by clear parts."""
     is_phase_right: bool | None = None
     is_frame_right: bool | None = None
     num_windows: int = 0
@@ -139,7 +143,7 @@ def judge(case: Case, question: Question, status: int, printed: str, minutes: fl
     """
     Hold what `flashprof bisect --json` *printed* against what is true.
 
-    Phases and frames are looked for in `localisation`, which a search writes once FlashProf localises (issue 6).
+    A frame counts as named where it is among the first three.
     """
     facts: dict[str, Any] = {
         "case": case.name,
@@ -155,16 +159,18 @@ def judge(case: Case, question: Question, status: int, printed: str, minutes: fl
     if found is None:
         return Answer(**facts, reason="it failed: see stderr in the case's folder")
     localised = found.get("localisation") or {}
-    phase, frame = localised.get("phase", ""), localised.get("frame", "")
+    phase = next((f"{part['role']} {part['phase']}" for part in localised.get("parts", ())), "")
+    frames = tuple(frame["name"].rpartition(".")[2] for frame in localised.get("frames", ()))[:NUM_FRAMES]
     return Answer(
         **facts,
         verdict=found["verdict"],
         culprits=_sorted(found["culprits"]),
         rank=_rank(found, question.expected),
         phase=phase,
-        frame=frame,
+        frames=frames,
+        explained_share=localised.get("explained_share"),
         is_phase_right=phase in case.phases if phase and case.phases else None,
-        is_frame_right=frame in case.frames if frame and case.frames else None,
+        is_frame_right=not set(frames).isdisjoint(case.frames) if frames and case.frames else None,
         num_windows=found["num_readings"],
         num_launches=found["num_launches"],
         num_builds=found["num_builds"],
@@ -209,4 +215,5 @@ def saved_answer(settings: Settings, folder: Path) -> Answer | None:
     if document["settings"] != asdict(settings):
         return None
     raw = document["answer"]
-    return Answer(**{**raw, "expected": _sorted(raw["expected"]), "culprits": _sorted(raw["culprits"])})
+    read = {"expected": _sorted(raw["expected"]), "culprits": _sorted(raw["culprits"]), "frames": tuple(raw["frames"])}
+    return Answer(**{**raw, **read})

@@ -31,8 +31,8 @@ def row(answer: Answer) -> str:
         _names(answer.expected),
         _names(answer.culprits),
         NOT_NAMED if answer.rank is None else str(answer.rank),
-        answer.phase or NOT_NAMED,
-        answer.frame or NOT_NAMED,
+        f"{'✓ ' * bool(answer.is_phase_right)}{answer.phase}" if answer.phase else NOT_NAMED,
+        _frame(answer),
         str(answer.num_windows),
         str(answer.num_launches),
         f"{answer.minutes:.1f}",
@@ -74,14 +74,23 @@ def to_measures(answers: Sequence[Answer]) -> list[Measure]:
 
 
 def _localised(positives: Sequence[Answer]) -> list[Measure]:
-    """Of those that name a phase or a frame."""
+    """Of those that name a phase, or frames."""
     measures = []
-    for name in ("phase", "frame"):
-        right = [getattr(answer, f"is_{name}_right") for answer in positives]
-        told = [bool(value) for value in right if value is not None]
-        if told:
-            measures.append(_share(f"{name}_ranked_first", told, Goal(low=95)))
+    phases = [bool(answer.is_phase_right) for answer in positives if answer.is_phase_right is not None]
+    frames = [bool(answer.is_frame_right) for answer in positives if answer.is_frame_right is not None]
+    explained = [100 * answer.explained_share for answer in positives if answer.explained_share is not None]
+    if phases:
+        measures.append(_share("phase_ranked_first", phases, Goal(low=95)))
+    if frames:
+        measures.append(_share("frame_in_top_three", frames, Goal(low=90)))
+    if explained:
+        measures.append(Measure(name="explained_by_clear_parts_median", value=median(explained), unit="%"))
     return measures
+
+
+def _frame(answer: Answer) -> str:
+    """The first of those named, with a mark where the right one is among them."""
+    return f"{'✓ ' * bool(answer.is_frame_right)}{answer.frames[0]}" if answer.frames else NOT_NAMED
 
 
 def _share(name: str, are_right: Sequence[bool], goal: Goal | None) -> Measure:

@@ -269,11 +269,14 @@ def test_measures_hold_positives_and_controls_apart() -> None:
 
 def test_phases_and_frames_count_once_a_search_names_them() -> None:
     document = json.loads(found("regression", [["b" * 40]], [["b" * 40]]))
-    document["localisation"] = {"phase": "drafter mask", "frame": "elsewhere"}
+    frames = [{"name": name} for name in ("elsewhere", "Step.other", "third", "build")]
+    document["localisation"] = {"parts": [{"role": "drafter", "phase": "mask"}], "frames": frames}
     answer = judge(CASE, QUESTION, 1, json.dumps(document), 2.0)
     measures = {measure.name: measure.value for measure in to_measures([answer])}
 
-    assert (100.0, 0.0) == (measures["phase_ranked_first"], measures["frame_ranked_first"])
+    assert (100.0, 0.0) == (measures["phase_ranked_first"], measures["frame_in_top_three"])
+    assert "✓ drafter mask" in row(answer)
+    assert ("elsewhere", "other", "third") == answer.frames
 
 
 def test_an_answer_is_kept_for_the_same_settings_only(tmp_path: Path) -> None:
