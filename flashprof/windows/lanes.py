@@ -106,7 +106,7 @@ def _times(lane: Lane, spans: Sequence[Span], cycles: Cycles, windows: Sequence[
     phases = _order_of_appearance(spans, cycles)
     index_of = {phase: index for index, phase in enumerate(phases)}
     phase_S = np.array([index_of[span.phase, span.kind] for span in spans], dtype=np.int64)
-    starts_ns, ends_ns, owners = _flatten(spans)
+    starts_ns, ends_ns, owners = flatten(spans)
     window_starts_ns, window_ends_ns = _edges(windows)
     cuts_ns = np.unique(np.concatenate((window_starts_ns, window_ends_ns, cycles.starts_ns, cycles.ends_ns)))
     starts_ns, ends_ns, owners = _cut(starts_ns, ends_ns, owners, cuts_ns)
@@ -141,7 +141,7 @@ def _order_of_appearance(spans: Sequence[Span], cycles: Cycles) -> tuple[tuple[s
     return tuple(dict.fromkeys((span.phase, span.kind) for span in ordered))
 
 
-def _flatten(spans: Sequence[Span]) -> tuple[Times, Times, Times]:
+def flatten(spans: Sequence[Span]) -> tuple[Times, Times, Times]:
     """
     Give every covered nanosecond to the innermost span, found by time.
 
