@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from flashprof.app.cells import known_before_launch, survey, toggle_facts
 from flashprof.app.course import Course
 from flashprof.app.earlier import Earlier, find_earlier
 from flashprof.app.existing import compare_runs
+from flashprof.app.explain import FOLDER as EXPLAINED
+from flashprof.app.explain import Explainer
 from flashprof.app.findings import add_phases, machine_notes, read_launches
 from flashprof.app.launches import StudyLaunches, first_env, sites_of
+from flashprof.app.localise_study import explain_arms, localise_study
 from flashprof.app.progress import Progress
 from flashprof.app.session import Ports
 from flashprof.contracts.calibration import Calibration
@@ -84,8 +87,7 @@ def compare(request: CompareRequest, ports: Ports, progress: Progress) -> StudyR
         while not isinstance(action := course.next(), Finish):
             _perform(action, course, launches, progress)
         progress.stage("comparing")
-        result = _result(action, course, known)
-        return _publish(folder, result)
+        return _publish(folder, _explained(_result(action, course, known), course, launches))
 
 
 def _perform(action: MeasureHot | LaunchCold, course: Course, launches: StudyLaunches, progress: Progress) -> None:
@@ -205,6 +207,26 @@ def _result(finish: Finish, course: Course, known: _Known) -> StudyResult:
         notes=(*finish.notes, *machine_notes(measured)),
         paths=(("study", str(folder.path)), ("report", str(folder.path / "report.md"))),
     )
+
+
+def _explained(result: StudyResult, course: Course, launches: StudyLaunches) -> StudyResult:
+    """With where the difference lies, where there is one, and the launches that show a regression."""
+    if result.is_interrupted or not _is_clear(result):
+        return result
+    request, folder = launches.request, course.folder
+    notes: tuple[str, ...] = ()
+    if request.explain and result.verdict is Verdict.REGRESSION:
+        explainer = Explainer(folder=folder.path / EXPLAINED, windows=request.windows, progress=launches.progress)
+        notes = explain_arms(explainer, launches, (result.base, result.candidate))
+    names = (result.base, result.candidate)
+    found = localise_study(folder, result.blocks, names=names, seed=request.subject.seed)
+    localisation = found.localisation if found else None
+    return replace(result, localisation=localisation, notes=(*result.notes, *notes))
+
+
+def _is_clear(result: StudyResult) -> bool:
+    """Whether the arms differ, either way: what noise is made of need not be taken apart."""
+    return any(item.deciding.high < 0 or item.deciding.low > 0 for item in result.comparisons)
 
 
 def _cell(cell: Cell) -> dict[str, str]:

@@ -98,7 +98,7 @@ def _read(path: Path) -> _Run:
             allowed="a run that was measured by this FlashProf",
             next_command="measure it again: flashprof run",
         )
-    rate = launch_rate(_windows(path), MachineJudge(path / COUNTERS_FILE))
+    rate = launch_rate(recorded_windows(path), MachineJudge(path / COUNTERS_FILE))
     return _Run(
         path=path,
         cell=Cell(facts),
@@ -122,7 +122,13 @@ def _left_out_windows(run: _Run) -> list[str]:
     return [f"{run.path.name}: {rate.num_left_out} of {num} windows were disturbed: {'; '.join(rate.disturbances)}"]
 
 
-def _windows(path: Path) -> list[Window]:
+def recorded_windows(path: Path) -> list[Window]:
+    """
+    All windows of a run, as its summary has them.
+
+    Raises:
+        FormatError: It has none that can be read.
+    """
     try:
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         names = [field.name for field in fields(Window)]

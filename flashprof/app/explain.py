@@ -12,7 +12,6 @@ from pathlib import Path
 from flashprof.app.progress import Progress
 from flashprof.app.run import run
 from flashprof.app.search_subjects import Start
-from flashprof.app.session import Ports
 from flashprof.contracts.errors import FlashProfError, FormatError
 from flashprof.contracts.experiment import Experiment, Output, Sampling, WindowPlan
 from flashprof.contracts.outcome import Outcome
@@ -30,8 +29,6 @@ class Explainer:
     folder: Path
     """Where their run folders go: beside the launches that the verdict is read from, and never among them."""
     windows: WindowPlan
-    sampled: Ports
-    """With samplers; a start's own ports say the rest."""
     progress: Progress
 
     def explain(self, cell: str, label: str, start: Callable[[], Start]) -> str:
@@ -54,7 +51,8 @@ class Explainer:
         self.progress.stage(f"explaining: {label} once more, with samplers")
         try:
             made = start()
-            summary = run(self._experiment(made, run_id), self._ports(made), self.progress)
+            sampled = replace(made.ports, samplers=made.ports.profilers)
+            summary = run(self._experiment(made, run_id), sampled, self.progress)
         except FlashProfError as error:
             return f"{label} could not be explained: {error.what}"
         if summary.outcome.is_measurement:
@@ -69,9 +67,6 @@ class Explainer:
             sampling=Sampling(),
             output=Output(reports=self.folder, run_id=run_id),
         )
-
-    def _ports(self, start: Start) -> Ports:
-        return replace(start.ports, samplers=self.sampled.samplers, notes=self.sampled.notes)
 
 
 def explain_id(cell: str) -> str:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist, fmean, stdev
 
-from flashprof.app.judging import LaunchRate, launch_rate
+from flashprof.app.existing import recorded_windows
+from flashprof.app.foreign import DeclaredLauncher, at_values
+from flashprof.app.judging import launch_rate
 from flashprof.app.progress import Progress
 from flashprof.app.run import run
 from flashprof.app.session import Ports
@@ -54,6 +56,9 @@ def here(request: HereRequest, ports: Ports, progress: Progress) -> HereResult:
         KeyboardInterrupt: The user stopped the launch, which is kept.
     """
     levels = _levels(request)
+    launcher = ports.launcher
+    if isinstance(launcher, DeclaredLauncher):
+        ports = at_values(ports, launcher.subject.parse(request.subject.toggles))
     rates: list[float] = []
     spent_s = 0.0
     while len(rates) < MAX_LAUNCHES and spent_s < request.rule.budget_s:
@@ -79,16 +84,15 @@ def _levels(request: HereRequest) -> _Levels:
             next_command="flashprof compare GOOD_RUN BAD_RUN",
         )
     spreads = [stdev(side) for side in (goods, bads) if len(side) > 1]
-    sd = max(LEAST_SD, *spreads)
+    sd = max([LEAST_SD, *spreads])
     return _Levels(good=good, bad=bad, sd=sd, error=sd * math.sqrt(1 / len(goods) + 1 / len(bads)) / 2)
 
 
 def _rate_of(path: Path) -> float:
-    windows = build_windows(read_event_logs(path / "events"), steady_ns=None)
-    return _log_rate(launch_rate(windows, undisturbed), path)
-
-
-def _log_rate(rate: LaunchRate, path: Path) -> float:
+    logs = read_event_logs(path / "events")
+    # What only prints its throughput has left its windows in the summary alone.
+    windows = build_windows(logs, steady_ns=None) if any(log.steps for log in logs) else recorded_windows(path)
+    rate = launch_rate(windows, undisturbed)
     if not rate.num_windows:
         raise UsageError("a run has no measure window", where=str(path), next_command="flashprof run")
     return rate.log_tok_per_s

@@ -12,6 +12,7 @@ from flashprof.app.hot import HotPlan, hot_blocks
 from flashprof.app.judging import MachineJudge, launch_rate
 from flashprof.app.progress import Progress
 from flashprof.app.run import run
+from flashprof.app.search_subjects import Start
 from flashprof.app.session import Ports
 from flashprof.app.subject import launch_command
 from flashprof.contracts.comparison import Arm, Block
@@ -105,6 +106,13 @@ class StudyLaunches:
             length_s=(ports.clock.monotonic_ns() - start_ns) / 1e9,
             judge=MachineJudge(folder / COUNTERS_FILE),
         )
+
+    def start(self, arm: Arm) -> Start:
+        """How a launch of one arm alone is started, at the first site."""
+        spec = dict(self._arms())[arm]
+        subject = replace(self.request.subject, toggles=spec.expression)
+        ports = replace(self.ports, env=first_env(self.request, self.ports.env))
+        return Start(replace(subject, command=launch_command(subject)), at_values(ports, spec.values))
 
     def _hot_plan(self) -> HotPlan:
         if not self.request.upstream_toggles:

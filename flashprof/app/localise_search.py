@@ -17,7 +17,7 @@ from flashprof.contracts.results import Window
 from flashprof.contracts.search import Cause
 from flashprof.decide.spaces import Space
 from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
-from flashprof.store.search_folder import SearchFolder
+from flashprof.store.journal import LAUNCHES
 
 
 def explained_cells(space: Space, culprits: Sequence[Cause]) -> tuple[str, str]:
@@ -39,9 +39,7 @@ def explain_cells(explainer: Explainer, subjects: Subjects, cells: tuple[str, st
     return ()
 
 
-def localise_search(
-    folder: SearchFolder, cells: tuple[str, str], *, names: tuple[str, str], seed: int
-) -> Localised | None:
+def localise_search(folder: Path, cells: tuple[str, str], *, names: tuple[str, str], seed: int) -> Localised | None:
     """
     Take the change between two cells apart.
 
@@ -54,7 +52,7 @@ def localise_search(
     Returns:
         None where a cell has fewer than two windows with events.
     """
-    found = [*_folders(folder.launches), *_folders(folder.path / FOLDER)]
+    found = [*_folders(folder / LAUNCHES), *_folders(folder / FOLDER)]
     return localise(found, _pick(cells), names=names, seed=seed)
 
 

@@ -7,20 +7,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from flashprof.app.declared_commits import refuse_changed_declaration
 from flashprof.app.here import here
 from flashprof.app.search_course import SearchCourse
 from flashprof.app.search_dry_run import plan_lines
+from flashprof.app.search_explained import explained, localised
 from flashprof.app.search_launches import SearchLaunches
 from flashprof.app.search_names import find_cell
-from flashprof.app.search_plan import Known, prepare
+from flashprof.app.search_plan import WORKTREES, Known, prepare
 from flashprof.app.search_progress import SearchProgress
 from flashprof.app.search_result import make_result, publish
 from flashprof.app.session import Ports
 from flashprof.app.wiring import wire_quiet
+from flashprof.contracts.errors import ToolError
 from flashprof.contracts.search import Reading, SearchResult
 from flashprof.contracts.search_request import BisectRequest, request_from_json, request_to_json
 from flashprof.decide.search import think
@@ -37,7 +41,7 @@ def plan(request: BisectRequest, ports: Ports) -> Sequence[str]:
     known = prepare(request, ports)
     folder = SearchFolder(request.reports / search_id(known.question))
     observations = () if request.fresh or not folder.path.exists() else folder.observations()
-    return plan_lines(known, replay(known.plan, observations), folder.path)
+    return plan_lines(known, replay(known.plan, observations), folder.path, explains=request.explain)
 
 
 def bisect(request: BisectRequest, ports: Ports, progress: SearchProgress) -> SearchResult:
@@ -45,9 +49,11 @@ def bisect(request: BisectRequest, ports: Ports, progress: SearchProgress) -> Se
     Search until the culprits are proved or the budget is spent; a second call goes on where one stopped.
 
     Raises:
-        UsageError: The subject refuses what is asked of it, or another FlashProf works on the same question.
+        UsageError: The subject refuses what is asked of it, its declaration has changed, or another FlashProf works on
+            the same question.
         ToolError: The disk is full; what was measured is kept.
     """
+    refuse_changed_declaration(request.subject, ports)
     known = prepare(request, ports)
     told = {"rule": asdict(request.rule), "costs": asdict(known.plan.costs), "noise": asdict(known.plan.noise)}
     kept = request_to_json(request)
@@ -60,7 +66,10 @@ def bisect(request: BisectRequest, ports: Ports, progress: SearchProgress) -> Se
         while not isinstance(action := course.thought.action, Finish):
             _perform(action, course, launches, progress)
         progress.look(course.look())
-        return publish(folder, make_result(action, course.state, known, folder))
+        result = publish(folder, explained(make_result(action, course.state, known, folder), launches, known))
+        if not result.is_interrupted:
+            _clear_away(known, folder, progress)
+        return result
 
 
 def status(reports: Path, name: str) -> SearchResult:
@@ -70,12 +79,12 @@ def status(reports: Path, name: str) -> SearchResult:
     state = replay(known.plan, observations)
     action = think(state).action
     if isinstance(action, Finish):
-        return make_result(action, state, known, folder)
+        return localised(make_result(action, state, known, folder), folder.path, known)
     # What would be answered if it ended here.
     finish = think(replace(state, is_stopped=True)).action
     assert isinstance(finish, Finish), "a search that is stopped has an answer"
     reason = f"not at its end yet; next: {known.subjects.label(action.cell)} ({action.why})"
-    return make_result(replace(finish, reason=reason), state, known, folder)
+    return localised(make_result(replace(finish, reason=reason), state, known, folder), folder.path, known)
 
 
 def undo(reports: Path, name: str, num: int) -> SearchResult:
@@ -115,6 +124,17 @@ def _stored(reports: Path, name: str) -> tuple[Known, tuple[SearchObservation, .
     request = replace(request_from_json(stored.request), reports=reports)
     ports = wire_quiet(request.subject, request.windows, env=os.environ, cwd=Path.cwd(), declared=request.subject_file)
     return prepare(request, ports), stored.observations
+
+
+def _clear_away(known: Known, folder: SearchFolder, progress: SearchProgress) -> None:
+    """Worktrees, also those that `--fresh` has put aside: their turn comes with the first search that ends."""
+    try:
+        known.subjects.clear_away()
+    except ToolError as error:
+        # The answer stands.
+        progress.note(f"{error.what}: {error.where}")
+    for aside in folder.path.parent.glob(f"{folder.name}.old-*/{WORKTREES}"):
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _perform(action: Visit | Build, course: SearchCourse, launches: SearchLaunches, progress: SearchProgress) -> None:

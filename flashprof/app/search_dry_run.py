@@ -12,7 +12,7 @@ from flashprof.decide.search_estimate import cell_s, estimate
 from flashprof.decide.search_state import SearchState
 
 
-def plan_lines(known: Known, state: SearchState, folder: Path) -> tuple[str, ...]:
+def plan_lines(known: Known, state: SearchState, folder: Path, *, explains: bool) -> tuple[str, ...]:
     """
     The plan as lines: a name of up to eight letters, two spaces, a sentence.
 
@@ -20,6 +20,7 @@ def plan_lines(known: Known, state: SearchState, folder: Path) -> tuple[str, ...
         known: Of the search.
         state: What earlier calls have measured.
         folder: Of the search.
+        explains: Whether launches with samplers show in which frames a culprit costs its time.
     """
     space, label = known.plan.space, known.subjects.label
     return (
@@ -29,6 +30,7 @@ def plan_lines(known: Known, state: SearchState, folder: Path) -> tuple[str, ...
         f"cells     {_cells(known)}",
         f"first     {_first(known, state)}",
         f"cost      {_cost(known)}",
+        *([f"explain   {_explain(known)}"] if explains else []),
         f"costs     from {known.costs_source or 'guesses: no run of this cell is known (flashprof run)'}",
         f"noise     from {known.noise_source or 'a guess (flashprof calibrate measures it)'}",
         *(f"note      {note}" for note in known.notes),
@@ -58,6 +60,11 @@ def _first(known: Known, state: SearchState) -> str:
     if isinstance(action, Finish):
         return f"nothing: {action.reason}"
     return f"{known.subjects.label(action.cell)} ({action.why})"
+
+
+def _explain(known: Known) -> str:
+    minutes = 2 * cell_s(known.plan) / 60
+    return f"2 launches with samplers name the frames of a culprit: {minutes:.1f} min on top (--no-explain)"
 
 
 def _cost(known: Known) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashprof.app.cells import known_before_launch, survey, toggle_facts
-from flashprof.app.commits import path_weights
+from flashprof.app.commits import commit_words, path_weights
 from flashprof.app.earlier import Earlier, find_earlier
 from flashprof.app.foreign import DeclaredLauncher
 from flashprof.app.foreign_needs import has_cuda
@@ -38,6 +38,8 @@ VISIT_STEPS = 24
 """Twelve that count, and about as many that settle or pass while FlashProf looks."""
 BUILD_S, SETUP_S = 3.0, 120.0
 """A checkout with a compile check; an environment that is made anew."""
+WORKTREES = "worktrees"
+"""In a search's folder."""
 HOT_SWITCH_SHARE = 0.5
 """Of a visit: what a change of cell costs more than staying."""
 
@@ -112,7 +114,13 @@ def _prepare_commits(request: BisectRequest, ports: Ports, shared: Cell) -> Know
     weights = path_weights(commits.commits)
     space = CommitSpace(
         commits=tuple(
-            CommitInfo(id=each.id, parents=each.parents, weight=weights[each.id], subject=each.subject)
+            CommitInfo(
+                id=each.id,
+                parents=each.parents,
+                weight=weights[each.id],
+                subject=each.subject,
+                words=commit_words(each),
+            )
             for each in commits.commits
         ),
         good=commits.good,
@@ -125,7 +133,12 @@ def _prepare_commits(request: BisectRequest, ports: Ports, shared: Cell) -> Know
         good={**common.facts, "source.commit": commits.good},
         bad={**common.facts, "source.commit": commits.bad},
         seed=request.subject.seed,
-        settings={**_settings(request), "setup": request.setup, "command": shlex.join(request.command)},
+        settings={
+            **_settings(request),
+            "setup": request.setup,
+            "command": shlex.join(request.command),
+            "toggles": request.subject.toggles,
+        },
     )
     subjects = _commit_subjects(request, ports, commits, request.reports / search_id(question))
     known = _known(request, question, space, subjects, common)
@@ -133,12 +146,14 @@ def _prepare_commits(request: BisectRequest, ports: Ports, shared: Cell) -> Know
 
 
 def _commit_subjects(request: BisectRequest, ports: Ports, commits: Range, folder: Path) -> CommitSubjects:
+    declared = ports.launcher.subject if isinstance(ports.launcher, DeclaredLauncher) else None
     return CommitSubjects(
         subject=request.subject,
         commits=commits,
         good_label=ask_git(commits.repo, "log", "-1", "--format=%h %s", "--abbrev=12", commits.good).decode().strip(),
-        command=request.command,
-        worktrees=Worktrees(commits.repo, folder / "worktrees"),
+        command=request.command if declared is None else declared.command,
+        declared=declared,
+        worktrees=Worktrees(commits.repo, folder / WORKTREES),
         environments=Environments(folder / "environments", commits.repo, ports.env, setup=shlex.split(request.setup)),
         cwd=ports.cwd,
         env=ports.env,

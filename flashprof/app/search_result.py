@@ -12,6 +12,8 @@ from flashprof.contracts.cell import Cell
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.search import CellInfo, Reading, SearchResult
 from flashprof.decide.search_actions import Finish
+from flashprof.decide.search_focus import find_search_focus
+from flashprof.decide.search_observations import Built, SearchObservation
 from flashprof.decide.search_state import SearchState
 from flashprof.report.bisect_console import render_search
 from flashprof.report.bisect_markdown import render_search_markdown
@@ -25,6 +27,7 @@ def make_result(finish: Finish, state: SearchState, known: Known, folder: Search
     """All that is known of a search."""
     space, readings = state.plan.space, state.readings
     failures = state.failures[state.num_earlier_failures :]
+    focus = find_search_focus(state)
     return SearchResult(
         search=folder.name,
         kind=known.question.kind,
@@ -49,8 +52,9 @@ def make_result(finish: Finish, state: SearchState, known: Known, folder: Search
         to_resolve_s=finish.to_resolve_s,
         is_interrupted=any(failure.outcome is Outcome.INTERRUPTED for failure in failures),
         failures=finish.failures,
-        notes=(*finish.notes, *known.notes, *_disturbance_notes(readings)),
+        notes=(*finish.notes, *known.notes, *_build_notes(folder.observations()), *_disturbance_notes(readings)),
         labels=known.subjects.members(),
+        focus=focus.phases if focus else (),
         paths=(("search", str(folder.path)), ("report", str(folder.path / "report.md"))),
     )
 
@@ -98,6 +102,11 @@ def _info(cell: str, readings: Sequence[Reading], state: SearchState, known: Kno
         tok_per_s=math.exp(fmean(clean)) if clean else None,
         outcome=state.why_skipped(cell) if is_cell else "left out",
     )
+
+
+def _build_notes(observations: Sequence[SearchObservation]) -> tuple[str, ...]:
+    """Of the environments of all calls."""
+    return tuple(dict.fromkeys(fact.note for fact in observations if isinstance(fact, Built) and fact.note))
 
 
 def _disturbance_notes(readings: Sequence[Reading]) -> tuple[str, ...]:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from flashprof.app.commits import CommitSubject, check_builds, commit_subject
+from flashprof.app.declared_commits import at_commit, check_declared
 from flashprof.app.foreign import at_values
 from flashprof.app.session import Ports
 from flashprof.app.subject import launch_command
 from flashprof.contracts.errors import SubjectError
 from flashprof.contracts.experiment import SubjectSpec
+from flashprof.contracts.foreign import ForeignSubject
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.toggles import Toggle, ToggleValues, format_toggles, format_value
 from flashprof.decide.commit_space import WITHOUT
@@ -63,6 +65,15 @@ class Subjects(Protocol):
         """What causes are made of, for a person."""
         ...
 
+    def clear_away(self) -> None:
+        """
+        Remove what a finished search needs no more.
+
+        Raises:
+            ToolError: It cannot be removed.
+        """
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class ToggleSubjects:
@@ -101,6 +112,9 @@ class ToggleSubjects:
         good, bad = self.space.good_values, self.space.bad_values
         return {name: f"{name}: {format_value(good[name])} → {format_value(bad[name])}" for name in self.space.names}
 
+    def clear_away(self) -> None:
+        """Nothing was built."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CommitSubjects:
@@ -111,7 +125,9 @@ class CommitSubjects:
     good_label: str
     """The good commit is not in the range."""
     command: tuple[str, ...]
-    """The user's; empty for our own pipeline."""
+    """The user's, or that of the declaration; empty for our own pipeline."""
+    declared: ForeignSubject | None = None
+    """The declaration in the user's tree: it holds for all commits."""
     worktrees: Worktrees
     environments: Environments
     cwd: Path
@@ -121,16 +137,23 @@ class CommitSubjects:
         """The commit's own tree, its environment, today's emitter."""
         worktree = self._worktree(cell)
         found = self._commit_subject(worktree, self.environments.prepare(worktree))
-        return Start(found.spec, replace(ports, env={**ports.env, **found.env}, cwd=found.cwd))
+        ports = replace(ports, env={**ports.env, **found.env}, cwd=found.cwd)
+        if self.declared is not None:
+            ports = at_commit(ports, found, self.declared.parse(self.subject.toggles))
+        return Start(found.spec, ports)
 
     def build(self, cell: str) -> Built:
         """Check the commit out, prepare its environment, and see whether it can be started at all."""
         start_s = time.monotonic()
+        note = ""
         try:
-            outcome, reason = self._check(cell)
+            worktree = self._worktree(cell)
+            environment = self.environments.prepare(worktree)
+            outcome, reason = self._check(cell, worktree, environment)
+            note = environment.note if outcome.is_measurement else ""
         except SubjectError as error:
             outcome, reason = error.outcome, error.what
-        return Built(group=cell, outcome=outcome, reason=reason, length_s=time.monotonic() - start_s)
+        return Built(group=cell, outcome=outcome, reason=reason, length_s=time.monotonic() - start_s, note=note)
 
     def switched(self, cell: str) -> ToggleValues:  # noqa: ARG002 (that of toggles depends on it)
         """Nothing: each commit has a launch of its own."""
@@ -150,13 +173,18 @@ class CommitSubjects:
         """Each commit with its subject."""
         return {self.commits.good: self.good_label, **{commit.id: commit.label for commit in self.commits.commits}}
 
-    def _check(self, cell: str) -> tuple[Outcome, str]:
-        worktree = self._worktree(cell)
-        environment = self.environments.prepare(worktree)
+    def clear_away(self) -> None:
+        """The worktrees; environments are kept, which take minutes to make."""
+        self.worktrees.remove_all()
+
+    def _check(self, cell: str, worktree: Path, environment: Environment) -> tuple[Outcome, str]:
         commit = self.commits.bad if cell.startswith(WITHOUT) else cell
         changed = self.commits.changed_to(commit)
         subject = self._commit_subject(worktree, environment)
-        return check_builds(worktree, environment, subject, changed=changed, env=self.env)
+        outcome, reason = check_builds(worktree, environment, subject, changed=changed, env=self.env)
+        if self.declared is None or not outcome.is_measurement:
+            return outcome, reason
+        return check_declared(self.declared, subject, self.declared.parse(self.subject.toggles))
 
     def _commit_subject(self, worktree: Path, environment: Environment) -> CommitSubject:
         return commit_subject(

@@ -60,6 +60,8 @@ class Ports:
     cwd: Path
     notes: Sequence[str] = ()
     """What could not be had, known before the launch."""
+    profilers: Sequence[Sampler] = ()
+    """Samplers for launches that explain a verdict: those that it is read from have none."""
     meter: Meter | None = None
     """Reads the machine's counters about once a second, in every kind of window."""
 

@@ -14,20 +14,27 @@ from flashprof.contracts.errors import FlashProfError
 from flashprof.contracts.events import EventLog
 from flashprof.contracts.experiment import Experiment, SubjectKind
 from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.profiles import FrameId, StackView
 from flashprof.contracts.results import RunSummary, ThreadRow, Window, WindowKind
 from flashprof.report.console import render_summary
-from flashprof.report.flamegraph import render_flamegraph
+from flashprof.report.flame import render_flame_page
 from flashprof.report.markdown import render_markdown
-from flashprof.sample.folded import Stack, hottest_frames, parse_folded, without_parked_threads, without_startup
+from flashprof.sample.folded import Stack, hottest_frames
+from flashprof.sample.phase_lines import PhaseLines, keep_phase_lines
+from flashprof.sample.profiles import lane_stacks, read_stacks
+from flashprof.sample.stack_files import StackFile
 from flashprof.sample.threads import FILE_NAME, pool_threads, read_threads
 from flashprof.stats.interval import sampling_cost, throughput_interval
 from flashprof.stats.sanity import check_numbers, loss_trend
 from flashprof.store.run_folder import RunFolder
 from flashprof.store.summary_file import summary_to_json
 from flashprof.store.tables import write_lanes, write_phases, write_windows
+from flashprof.store.timeline_file import FILE as TIMELINE_FILE
+from flashprof.store.timeline_file import timeline_to_json
 from flashprof.windows.phases import lane_rows, phase_rows
 from flashprof.windows.switches import find_switches
 from flashprof.windows.table import check_tokens
+from flashprof.windows.timeline import keep_timeline
 from flashprof.windows.warmup import warmup_summary
 
 TOP_FRAMES = 12
@@ -49,7 +56,8 @@ def summarise(
     first_ns = min((log.steps[0].end_ns for log in logs if log.header.trains and log.steps), default=None)
     windows = launch_windows(logs, recording.observed, recording.readings.readings, steady_ns=recording.steady_ns)
     outcome, reason = _checked(recording, logs, windows)
-    stacks = _read_stacks(folder.samples)
+    phase_lines = _keep_phase_lines(folder.samples, logs)
+    stacks = read_stacks(folder.samples)
     measured = [window for window in windows if window.kind is WindowKind.MEASURE and window.num_tokens]
     profiled = [window for window in windows if window.kind is WindowKind.PROFILE and window.num_tokens]
     rates = [window.tok_per_s for window in measured]
@@ -84,7 +92,7 @@ def summarise(
     try:
         _write_tables(folder, logs, windows)
         if stacks:
-            _write_flamegraph(folder, summary, stacks, rate_hz=experiment.sampling.rate_hz)
+            _write_flamegraph(folder, summary, stacks, phase_lines, rate_hz=experiment.sampling.rate_hz)
         folder.write_text("report.md", render_markdown(summary))
         folder.write_text("report.txt", render_summary(summary, color=False, width=PLAIN_WIDTH))
         folder.write_text("summary.json", summary_to_json(summary))
@@ -155,19 +163,19 @@ def _empty_windows(windows: Sequence[Window]) -> list[str]:
     return [f"{num_empty} of {len(measure)} measure windows hold no tokens and are left out: {remedy}"]
 
 
-def _read_stacks(samples: Path) -> dict[tuple[str, int], list[Stack]]:
-    """Stacks of all profile windows, by role and rank."""
-    stacks: dict[tuple[str, int], list[Stack]] = defaultdict(list)
-    for path in sorted(samples.glob("*/*.folded")):
-        role, _, rank = path.stem.rpartition("-")
-        stacks[role, int(rank)] += parse_folded(path.read_text(encoding="utf-8", errors="replace").splitlines())
-    return dict(stacks)
+def _keep_phase_lines(samples: Path, logs: Sequence[EventLog]) -> PhaseLines:
+    try:
+        return keep_phase_lines(samples, phases={span.phase for log in logs for span in log.spans})
+    except OSError:
+        # A full disk: the tables, which are written next, say so.
+        return PhaseLines()
 
 
-def _by_role(stacks: Mapping[tuple[str, int], Sequence[Stack]]) -> dict[str, list[Stack]]:
+def _by_role(stacks: Mapping[StackFile, Sequence[Stack]]) -> dict[str, list[Stack]]:
     by_role: dict[str, list[Stack]] = defaultdict(list)
-    for (role, _), of_rank in stacks.items():
-        by_role[role] += of_rank
+    for file, of_file in stacks.items():
+        if file.view is StackView.ALL:
+            by_role[file.role] += of_file
     return dict(by_role)
 
 
@@ -176,27 +184,32 @@ def _threads(samples: Path) -> tuple[ThreadRow, ...]:
 
 
 def _write_flamegraph(
-    folder: RunFolder, summary: RunSummary, stacks: Mapping[tuple[str, int], Sequence[Stack]], *, rate_hz: int
+    folder: RunFolder,
+    summary: RunSummary,
+    stacks: Mapping[StackFile, Sequence[Stack]],
+    phase_lines: PhaseLines,
+    *,
+    rate_hz: int,
 ) -> None:
-    lanes = {f"{role} {rank}": _labelled(of_rank) for (role, rank), of_rank in stacks.items()}
+    views: dict[str, dict[str, Counter[tuple[str, ...]]]] = {}
+    for lane in lane_stacks(stacks, phase_lines):
+        counts = views.setdefault(lane.view, {}).setdefault(f"{lane.role} {lane.rank}", Counter())
+        above = () if lane.thread == "main" else (f"thread {lane.thread}",)
+        for frames, num_samples in lane.stacks.items():
+            counts[(*above, *map(_label, frames))] += num_samples
     toggles = summary.cell.get("toggles", summary.cell.get("command", ""))
-    page = render_flamegraph(
-        lanes,
+    page = render_flame_page(
+        views,
         title=summary.run_id,
         subtitle=f"{toggles} · py-spy {rate_hz} Hz, waiting threads included, profile windows only",
     )
     folder.flamegraph.write_text(page, encoding="utf-8")
 
 
-def _labelled(stacks: Sequence[Stack]) -> dict[tuple[str, ...], int]:
-    """Frame labels by function: a function seen at several lines is one box."""
-    counts: Counter[tuple[str, ...]] = Counter()
-    for stack in without_parked_threads(stacks):
-        useful = without_startup(stack.frames)
-        frames = tuple(f"{frame.name} ({frame.file})" if frame.file else frame.name for frame in useful)
-        is_main = stack.thread in ("", "MainThread")
-        counts[frames if is_main else (f"thread {stack.thread}", *frames)] += stack.num_samples
-    return dict(counts)
+def _label(frame: FrameId) -> str:
+    if frame.is_phase:
+        return f"▸ {frame.name}"
+    return f"{frame.name} ({frame.file})" if frame.file else frame.name
 
 
 def _write_tables(folder: RunFolder, logs: Sequence[EventLog], windows: Sequence[Window]) -> None:
@@ -204,6 +217,7 @@ def _write_tables(folder: RunFolder, logs: Sequence[EventLog], windows: Sequence
     steady = [window for window in windows if window.kind in (WindowKind.MEASURE, WindowKind.PROFILE)]
     write_phases(folder.part / "phases.parquet", [(w.label, row) for w in steady for row in phase_rows(logs, [w])])
     write_lanes(folder.part / "lanes.parquet", [(w.label, row) for w in steady for row in lane_rows(logs, [w])])
+    folder.write_text(TIMELINE_FILE, timeline_to_json(keep_timeline(logs, windows)))
 
 
 def _paths(folder: RunFolder, *, has_stacks: bool) -> dict[str, str]:

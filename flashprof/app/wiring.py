@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from flashprof.app.foreign import declared_ports
@@ -86,7 +87,7 @@ def wire_quiet(
     subject: SubjectSpec, windows: WindowPlan, *, env: Mapping[str, str], cwd: Path, declared: str = ""
 ) -> Ports:
     """
-    The world outside without samplers: verdicts come from measure windows only (design §4.1).
+    The world outside with samplers for what explains a verdict, and none for what it is read from (design §4.1).
 
     Args:
         subject: What is measured.
@@ -100,4 +101,6 @@ def wire_quiet(
     """
     sampling = Sampling(stacks="off", resources="off")
     ports = wire(Experiment(subject=subject, windows=windows, sampling=sampling), env, cwd)
+    profilers = wire(Experiment(subject=subject, windows=windows), env, cwd).samplers
+    ports = replace(ports, profilers=profilers)
     return declared_ports(ports, read_subject(Path(declared))) if declared else ports

@@ -27,6 +27,11 @@ class Arms:
     cold_toggles: tuple[str, ...]
     upstream_toggles: tuple[str, ...]
 
+    @property
+    def is_one_cell(self) -> bool:
+        """Whether both have the same toggles, however they are written."""
+        return self.base.expression == self.candidate.expression
+
 
 def find_runs(text: str) -> tuple[Path, ...]:
     """
@@ -91,14 +96,26 @@ def read_arms(base: str, candidate: str, registry: Sequence[Toggle]) -> Arms:
     Raises:
         UsageError: One names no toggle and no folder, or both give the same cell.
     """
-    first, second = _read_arm(base, registry), _read_arm(candidate, registry)
-    if first.expression == second.expression:
+    arms = parse_arms(base, candidate, registry)
+    if arms.is_one_cell:
+        expression = arms.base.expression
         raise UsageError(
-            f"both arms are the same cell: {first.expression}",
+            f"both arms are the same cell: {expression}",
             offered=f"{base} {candidate}",
             allowed="two expressions that differ",
-            next_command=f"flashprof calibrate --toggles {first.expression}, which compares a cell with itself",
+            next_command=f"flashprof calibrate --toggles {expression}, which compares a cell with itself",
         )
+    return arms
+
+
+def parse_arms(base: str, candidate: str, registry: Sequence[Toggle]) -> Arms:
+    """
+    Read both toggle expressions, which may be of one cell.
+
+    Raises:
+        UsageError: One names no toggle and no folder.
+    """
+    first, second = _read_arm(base, registry), _read_arm(candidate, registry)
     differing = [toggle for toggle in registry if first.values[toggle.name] != second.values[toggle.name]]
     return Arms(
         base=first,

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flashprof.cli.bisect_engine import engine_of, exit_status, ports_for, show
+from flashprof.cli.bisect_engine import declared_title, engine_of, exit_status, ports_for, show
 from flashprof.cli.bisect_here import here
 from flashprof.cli.bisect_request import TOGGLE_SEARCH, BisectOptions, read_request, resumed_request
 from flashprof.cli.bisect_steps import find_search, log, skip, status, undo
+from flashprof.cli.decision_options import (
+    allow_option,
+    answer_options,
+    dry_run_option,
+    fresh_option,
+    gpus_option,
+    rule_options,
+)
 from flashprof.cli.option_types import duration_s, share_between
 from flashprof.cli.subjects import subject_option, workload_options
 from flashprof.contracts.errors import UnknownNameError, UsageError
@@ -66,49 +73,6 @@ class BisectGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a command with the options that say when a search is clear enough."""
-    options = (
-        click.option(
-            "--certainty",
-            default="95%",
-            callback=share_between(0.5, 0.9999, example="95%"),
-            show_default=True,
-            metavar="SHARE",
-            help="Probability at which a hypothesis goes to the proof.",
-        ),
-        click.option(
-            "--alpha",
-            default="1%",
-            callback=share_between(1e-6, 0.05, example="1%"),
-            show_default=True,
-            metavar="SHARE",
-            help="Share of searches without a cause that may prove one.",
-        ),
-        click.option(
-            "--tolerance",
-            default="1%",
-            callback=share_between(0.0, 0.5, example="1%"),
-            show_default=True,
-            metavar="SHARE",
-            help="Smaller slow-downs are none.",
-        ),
-        click.option(
-            "--budget",
-            "budget_s",
-            default="30m",
-            show_default=True,
-            metavar="TIME",
-            callback=duration_s,
-            help="Most that may be spent on measuring: 90s, 30m, 1.5h.",
-        ),
-        click.option("--no-confirm", is_flag=True, help="Prove within launches only, without confirming by others."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
 @click.group(
     "bisect",
     cls=BisectGroup,
@@ -123,21 +87,38 @@ def rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--repo", default=".", type=click.Path(path_type=Path), help="Of the commits.  [default: here]")
 @click.option("--setup", default="", metavar="SHELL", help="Makes a commit's environment: 'uv sync --frozen'.")
 @click.option("--toggles", "expression", default="none", show_default=True, help="With --commits: of every commit.")
-@click.option("--tok-per-s", "pattern", default="", metavar="REGEX", help="Where the command behind -- prints tok/s.")
+@click.option(
+    "--tok-per-s", "pattern", default="", metavar="REGEX", help="With --commits: where a foreign trainer prints tok/s."
+)
 @workload_options
 @subject_option
-@rule_options
-@click.option("--allow", multiple=True, metavar="NAME", help="A fact of the cells that may differ, or a section.")
 @click.option(
-    "--gpus", "gpu_texts", multiple=True, metavar="0,1;2,3", help="GPUs of a launch; several sets are used in turn."
+    "--certainty",
+    default="95%",
+    callback=share_between(0.5, 0.9999, example="95%"),
+    show_default=True,
+    metavar="SHARE",
+    help="Probability at which a hypothesis goes to the proof.",
 )
+@rule_options("Share of searches without a cause that may prove one.")
+@click.option(
+    "--budget",
+    "budget_s",
+    default="30m",
+    show_default=True,
+    metavar="TIME",
+    callback=duration_s,
+    help="Most that may be spent on measuring: 90s, 30m, 1.5h.",
+)
+@click.option("--no-confirm", is_flag=True, help="Prove within launches only, without confirming by others.")
+@click.option("--no-explain", is_flag=True, help="Without the two launches with samplers that name frames.")
+@allow_option
+@gpus_option
 @click.option("--resume", is_flag=True, help="Go on with the latest search; needs no other option.")
 @click.option("--search", default="", metavar="NAME", help="With --resume: another search than the latest.")
-@click.option("--fresh", is_flag=True, help="Put aside what an earlier call has measured.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and its cost, start nothing.")
-@click.option("--inconclusive", type=click.Choice(["pass", "fail"]), help="Exit 0 or 1 instead of 3.")
-@click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the result for programs.")
+@fresh_option
+@dry_run_option
+@answer_options
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int | None:
     """
@@ -145,7 +126,7 @@ def command(ctx: click.Context, /, **params: Any) -> int | None:
 
     Between a fast and a slow cell it measures those that tell most, until one explanation is likely; then it shows
     that each culprit alone slows the good cell, and that the bad cell is fast without it. Behind -- stands the command
-    that is started in each commit's worktree.
+    that is started in each commit's worktree; without one it is what flashprof.toml declares here, else our pipeline.
     """
     given = [name for name in params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
     words = ctx.meta.get(COMMAND, ())
@@ -182,7 +163,9 @@ def _resumed(options: BisectOptions) -> BisectRequest:
 
 
 def _print_plan(ctx: click.Context, request: BisectRequest, *, as_json: bool) -> None:
-    lines = list(engine_of(ctx).plan(request, ports_for(request.subject, request.windows, request.subject_file)))
+    ports = ports_for(request.subject, request.windows, request.subject_file)
+    title = declared_title(ports)
+    lines = [*([f"subject   {title}"] if title else []), *engine_of(ctx).plan(request, ports)]
     if as_json:
         import json
 
@@ -197,6 +180,8 @@ def _measure(ctx: click.Context, request: BisectRequest) -> SearchResult:
     with search_progress_on_stderr() as progress:
         try:
             ports = ports_for(request.subject, request.windows, request.subject_file)
+            if title := declared_title(ports):
+                progress.note(f"subject: {title}")
             return engine_of(ctx).bisect(request, ports, progress)
         except KeyboardInterrupt:
             progress.note("what was measured is kept: flashprof bisect --resume goes on from here")

@@ -11,18 +11,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 import click
 
 from flashprof.app.search_progress import SearchProgress
-from flashprof.contracts.comparison import Verdict
+from flashprof.cli.decision_options import FAILED, INTERRUPTED, verdict_status
 from flashprof.contracts.experiment import SubjectSpec, WindowPlan
 from flashprof.contracts.search import SearchResult
 from flashprof.contracts.search_request import BisectRequest, HereRequest, HereResult
 
 if TYPE_CHECKING:
     from flashprof.app.session import Ports
-
-STATUS = {Verdict.NO_REGRESSION: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
-FAILED = 4
-INTERRUPTED = 130
-"""128 + SIGINT, as shells expect."""
 
 
 class Engine(Protocol):
@@ -69,6 +64,14 @@ def ports_for(subject: SubjectSpec, windows: WindowPlan, subject_file: str = "")
     return wire_quiet(subject, windows, env=os.environ, cwd=Path.cwd(), declared=subject_file)
 
 
+def declared_title(ports: Ports) -> str:
+    """What a declaration says that is measured; empty for our pipeline, or for a command."""
+    from flashprof.app.foreign import DeclaredLauncher
+
+    launcher = ports.launcher
+    return launcher.subject.title if isinstance(launcher, DeclaredLauncher) else ""
+
+
 def show(result: SearchResult, *, as_json: bool) -> None:
     """Print a result for a person or for a program."""
     from flashprof.cli.terminal import output_width, wants_color
@@ -99,8 +102,4 @@ def exit_status(result: SearchResult, inconclusive: str | None) -> int:
         return INTERRUPTED
     if is_failed(result):
         return FAILED
-    if result.verdict is not Verdict.INCONCLUSIVE or inconclusive is None:
-        return STATUS[result.verdict]
-    if inconclusive == "fail":
-        return STATUS[Verdict.REGRESSION]
-    return STATUS[Verdict.INCONCLUSIVE] if result.failures else STATUS[Verdict.NO_REGRESSION]
+    return verdict_status(result.verdict, inconclusive, has_failures=bool(result.failures))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashprof.cli.arms import NO_SETTINGS, find_runs, read_arms
+from flashprof.cli.arms import NO_SETTINGS, find_runs, parse_arms
 from flashprof.cli.measured_runs import MeasuredRun, common_subject, common_toggles, read_run, refuse_other_subject
 from flashprof.cli.option_types import parse_gpu_sets
 from flashprof.cli.subjects import OWN_COMMAND, find_subject, read_registry, refuse_pipeline_options, split_options
@@ -23,7 +23,7 @@ COMMIT_SEARCH = "flashprof bisect --commits GOOD..BAD"
 COMMIT_OPTIONS = ("repo", "setup", "expression", "pattern")
 """Mean nothing where toggles are searched."""
 RESUME_OPTIONS = (
-    *("resume", "search", "reports", "budget_s", "certainty", "alpha", "tolerance", "no_confirm"),
+    *("resume", "search", "reports", "budget_s", "certainty", "alpha", "tolerance", "no_confirm", "no_explain"),
     *("dry_run", "inconclusive", "as_json"),
 )
 """May differ from call to call; all else is the question."""
@@ -51,6 +51,7 @@ class BisectOptions:
     tolerance: float
     budget_s: float
     no_confirm: bool
+    no_explain: bool
     allow: tuple[str, ...]
     gpu_texts: tuple[str, ...]
     resume: bool
@@ -120,7 +121,8 @@ def resumed_request(options: BisectOptions, stored: BisectRequest, *, reports: P
         raise UsageError(
             f"{name} does not go with --resume: the question is read from the search's folder",
             offered=" ".join([*map(_spelled, others), *(["-- CMD"] if options.command else [])]),
-            allowed="--budget, --certainty, --alpha, --tolerance, --no-confirm, --search, --reports, --json",
+            allowed="--budget, --certainty, --alpha, --tolerance, --no-confirm, --no-explain, --search, --reports, "
+            "--json",
             next_command="flashprof bisect --resume, or the same command without --resume",
         )
     changed = {
@@ -132,6 +134,7 @@ def resumed_request(options: BisectOptions, stored: BisectRequest, *, reports: P
         stored,
         rule=replace(stored.rule, **changed),
         confirm=stored.confirm and not options.no_confirm,
+        explain=stored.explain and not options.no_explain,
         fresh=False,
         reports=reports,
     )
@@ -159,7 +162,14 @@ def _toggle_request(options: BisectOptions) -> BisectRequest:
     # Asking our pipeline for its toggles takes a process: what can be refused without it is refused before.
     registry = read_registry(declared)
     good, bad = (toggles or text for toggles, text in zip(texts, (options.good, options.bad), strict=True))
-    arms = read_arms(good, bad, registry)
+    arms = parse_arms(good, bad, registry)
+    if arms.is_one_cell:
+        raise UsageError(
+            f"good and bad are the same cell: {arms.base.expression}",
+            offered=f"--good {options.good} --bad {options.bad}",
+            allowed="two ends that differ in a toggle",
+            next_command=TOGGLE_SEARCH,
+        )
     if declared is not None:
         subject = _declared(subject, declared, [arms.base.expression, arms.candidate.expression])
     return BisectRequest(
@@ -169,10 +179,11 @@ def _toggle_request(options: BisectOptions) -> BisectRequest:
         cold_toggles=arms.cold_toggles,
         upstream_toggles=arms.upstream_toggles,
         subject=replace(subject, toggles=arms.base.expression),
-        subject_file=str(declared.path.resolve()) if declared is not None else "",
+        subject_file=_full_path(declared),
         windows=experiment.windows,
         rule=options.rule,
         confirm=not options.no_confirm,
+        explain=not options.no_explain,
         allow=options.allow,
         gpu_sets=gpu_sets,
         fresh=options.fresh,
@@ -182,23 +193,14 @@ def _toggle_request(options: BisectOptions) -> BisectRequest:
 
 def _commit_request(options: BisectOptions) -> BisectRequest:
     _refuse_given(options, ("good", "bad"), "and --commits are two questions", TOGGLE_SEARCH)
-    _refuse_given(options, ("subject_text",), "is for a search among toggles", f"{COMMIT_SEARCH} -- CMD")
     commits, gpu_sets = _checked_range(options.commits), parse_gpu_sets(options.gpu_texts)
     experiment = _with_settings(options, options.subject)
     subject = experiment.subject
+    declared = _subject_of_commits(options)
     if options.command:
-        refuse_pipeline_options(
-            replace(subject, toggles=options.expression),
-            ("preset", "topology", "toggles", "train_options"),
-            next_command=f"{COMMIT_SEARCH} -- CMD --its-own-options",
-        )
-        _check_pattern(options.pattern)
-        subject = SubjectSpec(
-            kind=SubjectKind.FOREIGN,
-            command=options.command,
-            seed=options.seed,
-            tok_per_s_pattern=options.pattern,
-        )
+        subject = _command_subject(options, subject)
+    elif declared is not None:
+        subject = _declared_of_commits(options, subject, declared)
     else:
         _refuse_given(options, ("pattern",), "is for a command behind --", f"{COMMIT_SEARCH} --tok-per-s REGEX -- CMD")
         subject = replace(subject, toggles=_checked_toggles(options.expression, read_registry()))
@@ -209,14 +211,56 @@ def _commit_request(options: BisectOptions) -> BisectRequest:
         setup=options.setup,
         command=options.command,
         subject=subject,
+        subject_file=_full_path(declared),
         windows=experiment.windows,
         rule=options.rule,
         confirm=not options.no_confirm,
+        explain=not options.no_explain,
         allow=options.allow,
         gpu_sets=gpu_sets,
         fresh=options.fresh,
         reports=options.reports,
     )
+
+
+def _subject_of_commits(options: BisectOptions) -> ForeignSubject | None:
+    """The subject that a file declares; a command behind `--` wins over a file that merely lies here."""
+    if not options.command:
+        return find_subject(options.subject_text)
+    _refuse_given(options, ("subject_text",), "and a command behind -- are two subjects", f"{COMMIT_SEARCH} -- CMD")
+    return None
+
+
+def _command_subject(options: BisectOptions, subject: SubjectSpec) -> SubjectSpec:
+    refuse_pipeline_options(
+        replace(subject, toggles=options.expression),
+        ("preset", "topology", "toggles", "train_options"),
+        next_command=f"{COMMIT_SEARCH} -- CMD --its-own-options",
+    )
+    _check_pattern(options.pattern)
+    return SubjectSpec(
+        kind=SubjectKind.FOREIGN,
+        command=options.command,
+        seed=options.seed,
+        tok_per_s_pattern=options.pattern,
+    )
+
+
+def _declared_of_commits(options: BisectOptions, subject: SubjectSpec, declared: ForeignSubject) -> SubjectSpec:
+    from flashprof.app.declared_commits import spec_of_every_commit
+    from flashprof.app.foreign_needs import refuse_unmet
+
+    refuse_pipeline_options(subject, ("preset", "topology", "train_options"), next_command=OWN_COMMAND)
+    _check_pattern(options.pattern)
+    spec = spec_of_every_commit(declared, options.expression, pattern=options.pattern)
+    # Files are each commit's own, and so are the packages of an environment that is made for it.
+    asked = replace(declared, files=(), packages=() if options.setup else declared.packages)
+    refuse_unmet(asked, [declared.parse(options.expression)], os.environ)
+    return replace(spec, seed=subject.seed)
+
+
+def _full_path(declared: ForeignSubject | None) -> str:
+    return "" if declared is None else str(declared.path.resolve())
 
 
 def _refuse_missing_end(options: BisectOptions) -> None:

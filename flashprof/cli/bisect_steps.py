@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from flashprof.cli.bisect_engine import engine_of, show
+from flashprof.cli.decision_options import reports_option
 from flashprof.contracts.errors import UnknownNameError, UsageError
 
 FIRST = "flashprof bisect --good all --bad none"
@@ -49,7 +50,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a command with the options that say which search is meant."""
     options = (
         click.option("--search", default="", metavar="NAME", help="Another search than the latest."),
-        click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path)),
+        reports_option,
         click.option("--json", "as_json", is_flag=True, help="Print it for programs."),
     )
     for option in reversed(options):

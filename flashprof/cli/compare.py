@@ -13,7 +13,18 @@ import click
 
 from flashprof.app.progress import Progress
 from flashprof.cli.arms import check_method, find_runs, read_arms, read_settings, refuse_unfit_runs
-from flashprof.cli.option_types import minutes, parse_gpu_sets, share_between
+from flashprof.cli.decision_options import (
+    FAILED,
+    INTERRUPTED,
+    allow_option,
+    answer_options,
+    dry_run_option,
+    fresh_option,
+    gpus_option,
+    rule_options,
+    verdict_status,
+)
+from flashprof.cli.option_types import minutes, parse_gpu_sets
 from flashprof.cli.subjects import (
     OWN_COMMAND,
     find_subject,
@@ -23,7 +34,7 @@ from flashprof.cli.subjects import (
     subject_option,
     workload_options,
 )
-from flashprof.contracts.comparison import DecisionRule, StudyResult, Verdict
+from flashprof.contracts.comparison import DecisionRule, StudyResult
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.experiment import Experiment, Sampling, SubjectSpec
 from flashprof.contracts.study import CompareRequest, MethodChoice
@@ -48,12 +59,8 @@ A folder that holds a run is taken for a run; write a toggle of the same name as
 Exit status: 0 no regression, 1 regression, 2 wrong input, 3 inconclusive (see --inconclusive),
 4 the subject or FlashProf failed, 130 interrupted.
 """
-STATUS = {Verdict.NO_REGRESSION: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
-FAILED = 4
-INTERRUPTED = 130
-"""128 + SIGINT, as shells expect."""
 LAUNCH_OPTIONS = (
-    *("preset", "topology", "seed", "train_options", "settings", "subject_text", "method", "screen"),
+    *("preset", "topology", "seed", "train_options", "settings", "subject_text", "method", "screen", "no_explain"),
     *("budget_min", "gpu_texts", "dry_run", "fresh"),
 )
 """Say how to start what is measured; runs that exist take none of them."""
@@ -96,22 +103,8 @@ class Engine(Protocol):
     help="hot: switched in one process. cold: launch by launch.",
 )
 @click.option("--screen", is_flag=True, help="Hot blocks only, without launches that confirm them.")
-@click.option(
-    "--alpha",
-    default="1%",
-    show_default=True,
-    callback=share_between(1e-6, 0.05, example="1%"),
-    metavar="SHARE",
-    help="Share of false alarms allowed, ever.",
-)
-@click.option(
-    "--tolerance",
-    default="1%",
-    show_default=True,
-    callback=share_between(0.0, 0.5, example="1%"),
-    metavar="SHARE",
-    help="Smaller slow-downs are none.",
-)
+@click.option("--no-explain", is_flag=True, help="Without the two launches with samplers that name frames.")
+@rule_options("Share of false alarms allowed, ever.")
 @click.option(
     "--budget",
     "budget_min",
@@ -121,15 +114,11 @@ class Engine(Protocol):
     callback=minutes,
     help="Most that may be spent on measuring.",
 )
-@click.option("--allow", multiple=True, metavar="NAME", help="A fact of the cells that may differ, or a section.")
-@click.option(
-    "--gpus", "gpu_texts", multiple=True, metavar="0,1;2,3", help="GPUs of a launch; several sets are used in turn."
-)
-@click.option("--dry-run", is_flag=True, help="Print the plan and its cost, start nothing.")
-@click.option("--fresh", is_flag=True, help="Put aside what an earlier call has measured.")
-@click.option("--inconclusive", type=click.Choice(["pass", "fail"]), help="Exit 0 or 1 instead of 3.")
-@click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the result for programs.")
+@allow_option
+@gpus_option
+@dry_run_option
+@fresh_option
+@answer_options
 @click.pass_context
 def command(  # noqa: PLR0913, the signature is the command line
     ctx: click.Context,
@@ -144,6 +133,7 @@ def command(  # noqa: PLR0913, the signature is the command line
     subject_text: str,
     method: str,
     screen: bool,
+    no_explain: bool,
     alpha: float,
     tolerance: float,
     budget_min: float,
@@ -182,6 +172,7 @@ def command(  # noqa: PLR0913, the signature is the command line
         rule=rule,
         method=MethodChoice(method),
         confirm=not screen,
+        explain=not no_explain,
         allow=allow,
         gpu_sets=parse_gpu_sets(gpu_texts),
         fresh=fresh,
@@ -207,11 +198,7 @@ def exit_status(result: StudyResult, inconclusive: str | None) -> int:
         return INTERRUPTED
     if is_failed(result):
         return FAILED
-    if result.verdict is not Verdict.INCONCLUSIVE or inconclusive is None:
-        return STATUS[result.verdict]
-    if inconclusive == "fail":
-        return STATUS[Verdict.REGRESSION]
-    return STATUS[Verdict.INCONCLUSIVE] if result.failures else STATUS[Verdict.NO_REGRESSION]
+    return verdict_status(result.verdict, inconclusive, has_failures=bool(result.failures))
 
 
 def _engine(ctx: click.Context) -> Engine:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flashprof.contracts.errors import FormatError, UsageError
-from flashprof.contracts.experiment import SubjectSpec, WindowPlan
+from flashprof.contracts.experiment import SubjectKind, SubjectSpec, WindowPlan
 from flashprof.contracts.search_request import subject_from_json, windows_from_json
 
 PREFIX = "toggles."
 SUBJECT_FIELDS = ("kind", "preset", "topology", "seed", "train_options")
 """What must be the same for all cells of a search, toggles apart."""
+FOREIGN_FIELDS = ("kind", "command", "tok_per_s_pattern")
+"""The same, of a trainer that is not ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +99,15 @@ def refuse_other_subject(subject: SubjectSpec, other: SubjectSpec, *, where: str
     Raises:
         UsageError: They differ in a field; names it with both values.
     """
-    for name in SUBJECT_FIELDS:
+    is_foreign = SubjectKind.FOREIGN in (subject.kind, other.kind)
+    names = FOREIGN_FIELDS if is_foreign else SUBJECT_FIELDS
+    for name in names:
         first, second = getattr(subject, name), getattr(other, name)
         if first != second:
             raise UsageError(
                 f"{where} are of different subjects",
                 offered=f"{name}: {_text(first)} and {_text(second)}",
-                allowed=f"the same {', '.join(SUBJECT_FIELDS)}",
+                allowed=f"the same {', '.join(names)}",
                 next_command="flashprof run, with what both shall share",
             )
 

@@ -47,6 +47,8 @@ class BisectRequest:
     rule: SearchRule
     confirm: bool = True
     """Whether launches of one cell each confirm what was proved within one."""
+    explain: bool = True
+    """Whether launches with samplers show in which frames the culprit costs its time."""
     allow: tuple[str, ...] = ()
     """Facts of the cells, or whole sections, that may differ though they are not searched."""
     gpu_sets: tuple[tuple[int, ...], ...] = ()

@@ -47,6 +47,8 @@ class CompareRequest:
     method: MethodChoice = MethodChoice.AUTO
     confirm: bool = True
     """Whether cold launches confirm what hot blocks have found."""
+    explain: bool = True
+    """Whether launches with samplers show in which frames a regression lies."""
     allow: tuple[str, ...] = ()
     """Facts of the cells, or whole sections, that may differ though they are not under test."""
     gpu_sets: tuple[tuple[int, ...], ...] = ()

@@ -59,8 +59,8 @@ class Worktrees:
         return path if is_reverted else None
 
     def remove_all(self) -> None:
-        """Remove every worktree of this search, and git's record of it."""
-        for path in self._existing():
+        """Remove every worktree of this search, and git's record of it, also of one whose folder is gone."""
+        for path in sorted({*self._existing(), *self._recorded()}):
             self._remove(path)
         if self._folder.is_dir() and not any(self._folder.iterdir()):
             self._folder.rmdir()
@@ -115,6 +115,12 @@ class Worktrees:
         made = [entry for entry in self._folder.iterdir() if entry.is_dir() or entry.name.endswith(READY)]
         names = {entry.name.removesuffix(READY) for entry in made}
         return [self._folder / name for name in sorted(names)]
+
+    def _recorded(self) -> list[Path]:
+        """As git knows them: of a search that was put aside the folders have gone, and their records have stayed."""
+        lines = os.fsdecode(ask_git(self._repo, "worktree", "list", "--porcelain")).splitlines()
+        paths = [Path(line.removeprefix("worktree ")) for line in lines if line.startswith("worktree ")]
+        return [path for path in paths if path.parent == self._folder]
 
     def _remove(self, path: Path) -> None:
         _ready(path).unlink(missing_ok=True)

@@ -15,21 +15,31 @@ from itertools import pairwise
 
 from flashprof.contracts.results import Frame
 
-_FRAME = re.compile(r"^(?P<name>.+) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
+_FRAME = re.compile(r"^(?P<name>.+) \((?P<file>[^()]*?)(?::(?P<line>\d{1,9}))?\)$")
 _THREAD = re.compile(r"^thread \((?P<id>\w+)\)(?:: (?P<name>.*))?$")
 _PROCESS = re.compile(r"^process \d+:")
 _LIBRARY = re.compile(r"^.*/(?:(?:site|dist)-packages|lib/python3\.\d+)/")
+_SHARED_OBJECT = re.compile(r"\.so(?:\.\d+)*$")
 
 MAIN_THREAD = "MainThread"
 WRAPPER_SHARE = 0.98
 """A function that hands on at least this share of its samples explains nothing by itself."""
+MAX_COUNT_DIGITS = 15
 _PLUMBING_NAMES = frozenset({"<module>", "_bootstrap", "_bootstrap_inner", "run", "spawn_main", "_main", "_serve_one"})
 _PLUMBING_FILES = ("<frozen runpy>", "runpy.py", "multiprocessing/spawn.py", "multiprocessing/forkserver.py")
 _STARTUP_FILES = ("<frozen runpy>", "runpy.py", "<string>", "multiprocessing/", "threading.py", "click/", "typer/")
-_PARKED_NAMES = frozenset(
-    # The last three: inductor's pool of compile workers, and threads without a Python frame.
-    {"wait", "_wait_for_tstate_lock", "get", "accept", "select", "poll", "_recv", "sleep", "_recv_msg", "check", ""}
-)
+_WAITING_NAMES = frozenset({"wait", "_wait_for_tstate_lock", "get", "accept", "select", "poll", "_recv"})
+# The last three: inductor's pool of compile workers, and threads without a Python frame.
+_PARKED_NAMES = _WAITING_NAMES | {"sleep", "_recv_msg", "check", ""}
+_WAITING_CALLS = _WAITING_NAMES | {
+    "__enter__", "_poll", "_try_wait", "acquire", "barrier", "communicate", "join", "readinto", "recv", "recv_bytes",
+    "result", "synchronize", "wait_for",
+}  # fmt: skip
+_WAITING_FILES = (
+    "threading.py", "queue.py", "selectors.py", "socket.py", "ssl.py", "subprocess.py",
+    "multiprocessing/connection.py", "multiprocessing/popen_", "multiprocessing/queues.py",
+    "multiprocessing/synchronize.py", "asyncio/", "concurrent/futures/", "torch/cuda/", "torch/distributed/",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +69,9 @@ def parse_folded(lines: Iterable[str]) -> list[Stack]:
     """The stacks of a raw file; a line without a count (a torn last one) is dropped."""
     stacks = []
     for line in lines:
-        text, _, count = line.rstrip("\n").rpartition(" ")
-        if text and count.isdecimal():
-            stacks.append(_parse_stack(text, int(count)))
+        parts, count = _parts(line)
+        if count:
+            stacks.append(_parse_stack(parts, int(count)))
     return stacks
 
 
@@ -151,8 +161,14 @@ def without_parked_threads(stacks: Iterable[Stack]) -> list[Stack]:
     share of everything its process does.
     """
     kept = list(stacks)
+    parked = parked_threads(kept)
+    return [stack for stack in kept if (stack.process, stack.thread) not in parked]
+
+
+def parked_threads(stacks: Iterable[Stack]) -> set[tuple[str, str]]:
+    """Process and thread of each helper thread that stood in one waiting call all the time."""
     leaves: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for stack in kept:
+    for stack in stacks:
         leaf = stack.frames[-1].name.rpartition(".")[2] if stack.frames else ""
         leaves[stack.process, stack.thread][leaf] += stack.num_samples
     parked = set()
@@ -160,7 +176,18 @@ def without_parked_threads(stacks: Iterable[Stack]) -> list[Stack]:
         num_waiting = sum(num for name, num in counts.items() if name in _PARKED_NAMES)
         if key[1] not in ("", MAIN_THREAD) and num_waiting >= WRAPPER_SHARE * counts.total():
             parked.add(key)
-    return [stack for stack in kept if (stack.process, stack.thread) not in parked]
+    return parked
+
+
+def is_waiting(frames: Sequence[FrameRef]) -> bool:
+    """
+    Whether the innermost frame is a call of the standard library or of torch that waits.
+
+    py-spy's `--idle` does not say which threads ran, so this is a lower bound: a `time.sleep`, or a C function that
+    waits, has no frame of its own.
+    """
+    leaf = frames[-1] if frames else FrameRef("", "", 0)
+    return leaf.name.rpartition(".")[2] in _WAITING_CALLS and leaf.file.startswith(_WAITING_FILES)
 
 
 def without_startup(frames: Sequence[FrameRef]) -> tuple[FrameRef, ...]:
@@ -192,10 +219,10 @@ def _is_plumbing(function: _Function) -> bool:
     return name.rpartition(".")[2] in _PLUMBING_NAMES or file.endswith(_PLUMBING_FILES)
 
 
-def _parse_stack(text: str, num_samples: int) -> Stack:
+def _parse_stack(parts: Sequence[str], num_samples: int) -> Stack:
     thread = process = ""
     frames: list[FrameRef] = []
-    for part in text.split(";"):
+    for part in parts:
         if not frames and _PROCESS.match(part):
             process = part
         elif not frames and (found := _THREAD.match(part)):
@@ -209,12 +236,50 @@ def _parse_frame(text: str) -> FrameRef:
     found = _FRAME.match(text)
     if found is None:
         return FrameRef(text, "", 0)
-    return FrameRef(found["name"], _shorten(found["file"]), int(found["line"] or 0))
+    return FrameRef(found["name"], shorten(found["file"]), int(found["line"] or 0))
 
 
-def _shorten(path: str) -> str:
+def file_names(lines: Iterable[str]) -> set[str]:
+    """The files that frames name, as the sampler wrote them."""
+    return {found["file"] for line in lines for part in _parts(line)[0] if (found := _FRAME.match(part))}
+
+
+def with_short_names(lines: Iterable[str], short: Mapping[str, str]) -> list[str]:
+    """The same stacks, with other names for these files; torn lines are dropped."""
+    kept = []
+    for line in lines:
+        parts, count = _parts(line)
+        if count:
+            kept.append(f"{';'.join(_renamed(part, short) for part in parts)} {count}")
+    return kept
+
+
+def _parts(line: str) -> tuple[list[str], str]:
+    """Roots and frames, and the count; none where the line is torn."""
+    text, _, count = line.rstrip("\n").rpartition(" ")
+    # A count of more digits is none: Python refuses to convert some thousand of them.
+    return (text.split(";"), count) if text and count.isdecimal() and len(count) <= MAX_COUNT_DIGITS else ([], "")
+
+
+def _renamed(part: str, short: Mapping[str, str]) -> str:
+    found = _FRAME.match(part)
+    if found is None or found["file"] not in short:
+        return part
+    line = f":{found['line']}" if found["line"] else ""
+    return f"{found['name']} ({short[found['file']]}{line})"
+
+
+def is_library(path: str) -> bool:
+    """Whether a full path is of the standard library or of an installed package."""
+    return _LIBRARY.match(path) is not None
+
+
+def shorten(path: str) -> str:
+    """A full path from its package on, as far as the path alone tells; any other as it is."""
     if not path.startswith("/"):
         return path
+    if _SHARED_OBJECT.search(path):
+        return path.rpartition("/")[2]
     if _LIBRARY.match(path):
         return _LIBRARY.sub("", path)
     return "/".join(path.rsplit("/", 2)[-2:]).lstrip("/")

@@ -136,7 +136,7 @@ def charge_phases(
         difference=difference,
         base_ns_per_token=float(columns.values[0][columns.top].sum(axis=1).mean()),
         parts=_with_places(ordered, redraws.charges),
-        explained_share=sum(part.share for part in parts if part.is_clear),
+        explained_share=float(sum(part.share for part in parts if part.is_clear)),
         is_by_launch=redraws.is_by_launch,
     )
 
@@ -234,9 +234,9 @@ def _part(columns: _Columns, key: PartKey, charge: float, total: float, redraws:
         base_ns_per_token=float(old),
         candidate_ns_per_token=float(new),
         charge=interval,
-        share=charge / total if total else 0.0,
+        share=float(charge / total) if total else 0.0,
         through=through,
-        is_clear=interval.low > 0 or interval.high < 0,
+        is_clear=bool(interval.low > 0 or interval.high < 0),
     )
 
 
@@ -258,9 +258,9 @@ def _interval(estimate: float, redrawn: Sequence[float], num_units: tuple[int, i
     error = float(np.std(redrawn)) * (fewest / (fewest - 1)) ** 0.5
     half = t_quantile(sum(num_units) - 2, tail=(1 - LEVEL) / 2) * error
     return Interval(
-        estimate=estimate,
-        low=estimate - half,
-        high=estimate + half,
+        estimate=float(estimate),
+        low=float(estimate - half),
+        high=float(estimate + half),
         level=LEVEL,
         num_samples=sum(num_units),
         method=f"Student's t on the standard error of {len(redrawn)} redraws",

@@ -16,11 +16,9 @@ Format history
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,18 +30,8 @@ from flashprof.decide.search_observations import (
     search_observation_from_json,
     search_observation_to_json,
 )
-from flashprof.store.journal import (
-    JOURNAL,
-    LAUNCHES,
-    CutOffLaunch,
-    FolderKind,
-    Journal,
-    begin,
-    launches_but,
-    owned,
-    read_document,
-    write_whole,
-)
+from flashprof.store.journal import JOURNAL, FolderKind, owned, read_document
+from flashprof.store.question_folder import QuestionFolder, QuestionKind, opened
 
 VERSION = 1
 SEARCH = FolderKind(noun="search", version=VERSION, work="the same search")
@@ -72,64 +60,29 @@ class StoredSearch(NamedTuple):
     observations: tuple[SearchObservation, ...]
 
 
+def _ended_run_id(observation: SearchObservation) -> str | None:
+    return observation.run_id if isinstance(observation, LaunchEnded) else None
+
+
+_KIND: QuestionKind[SearchObservation] = QuestionKind(
+    folder=SEARCH,
+    prefix="bisect",
+    encode=search_observation_to_json,
+    decode=search_observation_from_json,
+    ended_run_id=_ended_run_id,
+)
+
+
 @dataclass(frozen=True)
-class SearchFolder:
+class SearchFolder(QuestionFolder[SearchObservation]):
     """A search that this process owns: opened by `open_search`."""
 
-    path: Path
-
-    @property
-    def name(self) -> str:
-        """The search's id."""
-        return self.path.name
-
-    @property
-    def launches(self) -> Path:
-        """Run folders of this search: the reports folder of its runs."""
-        return self.path / LAUNCHES
-
-    @property
-    def journal(self) -> Path:
-        """One observation a line."""
-        return self.path / JOURNAL
-
-    def append(self, observation: SearchObservation) -> None:
-        """
-        Write down one observation; it is on the disk when this returns.
-
-        Raises:
-            ToolError: The disk is full or the folder is gone; the journal is as before.
-        """
-        _journal(self.path).append(observation)
-
-    def observations(self) -> tuple[SearchObservation, ...]:
-        """
-        All that was written down, oldest first.
-
-        Raises:
-            FormatError: A line that was once complete is none any more, or is of a newer version.
-        """
-        return _journal(self.path).read()
-
-    def cut_off_launches(self) -> tuple[CutOffLaunch, ...]:
-        """Launches that the journal does not know as ended, by name; their readings that it knows still count."""
-        ended = {observation.run_id for observation in self.observations() if isinstance(observation, LaunchEnded)}
-        return launches_but(ended, self.path)
-
-    def write_text(self, name: str, text: str) -> None:
-        """
-        Write one file whole or not at all.
-
-        Raises:
-            ToolError: The disk is full or the folder is gone.
-        """
-        write_whole(self.path / name, text, SEARCH.noun)
+    kind: QuestionKind[SearchObservation] = _KIND
 
 
 def search_id(question: SearchQuestion) -> str:
     """Name of the question's folder: equal for equal questions, on every machine."""
-    text = json.dumps(asdict(question), sort_keys=True, ensure_ascii=True)
-    return f"bisect-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return _KIND.name(question)
 
 
 @contextlib.contextmanager
@@ -157,9 +110,7 @@ def open_search(
         ToolError: The disk is full.
     """
     folder = SearchFolder(reports / search_id(question))
-    call = {"plan": plan, "request": request}
-    with owned(folder.path, SEARCH):
-        begin(_journal(folder.path), SEARCH, question=asdict(question), call=call, fresh=fresh)
+    with opened(folder, question, call={"plan": plan, "request": request}, fresh=fresh):
         # From now on this is the search that was worked on last, even if it is killed before it has learnt anything.
         folder.journal.touch()
         yield folder
@@ -190,7 +141,7 @@ def read_search(path: Path) -> StoredSearch:
     except (KeyError, TypeError, ValueError) as error:
         where = str(path / SEARCH.document)
         raise FormatError(f"the search is damaged: {error!r}", where=where, next_command="--fresh") from error
-    return StoredSearch(question, request, _journal(path).read())
+    return StoredSearch(question, request, _KIND.journal(path).read())
 
 
 def append_outside(path: Path, observation: SearchObservation) -> None:
@@ -205,7 +156,7 @@ def append_outside(path: Path, observation: SearchObservation) -> None:
     """
     _document(path)
     with owned(path, SEARCH):
-        journal = _journal(path)
+        journal = _KIND.journal(path)
         # Behind a torn line this one would be lost with it.
         journal.drop_torn_line()
         journal.append(observation)
@@ -222,7 +173,3 @@ def _question(raw: Mapping[str, Any]) -> SearchQuestion:
     values = {item.name: raw[item.name] for item in fields(SearchQuestion)}
     facts = {name: dict(values[name]) for name in ("good", "bad", "settings")}
     return SearchQuestion(**{**values, **facts, "kind": SearchKind(values["kind"])})
-
-
-def _journal(folder: Path) -> Journal[SearchObservation]:
-    return Journal(folder / JOURNAL, search_observation_to_json, search_observation_from_json, SEARCH.noun)

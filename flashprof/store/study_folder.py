@@ -14,10 +14,8 @@ Format history
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +27,12 @@ from flashprof.decide.observations import (
     observation_from_json,
     observation_to_json,
 )
-from flashprof.store.journal import (
-    JOURNAL,
-    LAUNCHES,
-    CutOffLaunch,
-    FolderKind,
-    Journal,
-    begin,
-    launches_but,
-    owned,
-    write_whole,
-)
+from flashprof.store.journal import CutOffLaunch, FolderKind
+from flashprof.store.question_folder import QuestionFolder, QuestionKind, opened
 
 __all__ = ["VERSION", "CutOffLaunch", "Question", "StudyFolder", "open_study", "study_id"]
 
 VERSION = 1
-STUDY = FolderKind(noun="study", version=VERSION, work="the same comparison")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,68 +48,29 @@ class Question:
     """What else makes blocks alike: how long a window is."""
 
 
+def _ended_run_id(observation: Observation) -> str | None:
+    return observation.run_id if isinstance(observation, HotEnded | ColdLaunch | ColdFailed) else None
+
+
+_STUDY: QuestionKind[Observation] = QuestionKind(
+    folder=FolderKind(noun="study", version=VERSION, work="the same comparison"),
+    prefix="compare",
+    encode=observation_to_json,
+    decode=observation_from_json,
+    ended_run_id=_ended_run_id,
+)
+
+
 @dataclass(frozen=True)
-class StudyFolder:
+class StudyFolder(QuestionFolder[Observation]):
     """A study that this process owns: opened by `open_study`."""
 
-    path: Path
-
-    @property
-    def name(self) -> str:
-        """The study's id."""
-        return self.path.name
-
-    @property
-    def launches(self) -> Path:
-        """Run folders of this study: the reports folder of its runs."""
-        return self.path / LAUNCHES
-
-    @property
-    def journal(self) -> Path:
-        """One observation a line."""
-        return self.path / JOURNAL
-
-    def append(self, observation: Observation) -> None:
-        """
-        Write down one observation; it is on the disk when this returns.
-
-        Raises:
-            ToolError: The disk is full or the folder is gone; the journal is as before.
-        """
-        _journal(self.path).append(observation)
-
-    def observations(self) -> tuple[Observation, ...]:
-        """
-        All that was written down, oldest first.
-
-        Raises:
-            FormatError: A line that was once complete is none any more, or is of a newer version.
-        """
-        return _journal(self.path).read()
-
-    def cut_off_launches(self) -> tuple[CutOffLaunch, ...]:
-        """Launches that the journal does not know as ended, by name; complete blocks in their events still count."""
-        ended = {
-            observation.run_id
-            for observation in self.observations()
-            if isinstance(observation, HotEnded | ColdLaunch | ColdFailed)
-        }
-        return launches_but(ended, self.path)
-
-    def write_text(self, name: str, text: str) -> None:
-        """
-        Write one file whole or not at all.
-
-        Raises:
-            ToolError: The disk is full or the folder is gone.
-        """
-        write_whole(self.path / name, text, STUDY.noun)
+    kind: QuestionKind[Observation] = _STUDY
 
 
 def study_id(question: Question) -> str:
     """Name of the question's folder: equal for equal questions, on every machine."""
-    text = json.dumps(asdict(question), sort_keys=True, ensure_ascii=True)
-    return f"compare-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return _STUDY.name(question)
 
 
 @contextlib.contextmanager
@@ -140,12 +89,8 @@ def open_study(
     Raises:
         UsageError: Another FlashProf works on it, or the reports folder is not writable.
         FormatError: The folder was written by another version.
+        ToolError: The disk is full.
     """
     folder = StudyFolder(reports / study_id(question))
-    with owned(folder.path, STUDY):
-        begin(_journal(folder.path), STUDY, question=asdict(question), call={"plan": plan}, fresh=fresh)
+    with opened(folder, question, call={"plan": plan}, fresh=fresh):
         yield folder
-
-
-def _journal(folder: Path) -> Journal[Observation]:
-    return Journal(folder / JOURNAL, observation_to_json, observation_from_json, STUDY.noun)

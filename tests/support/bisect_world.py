@@ -206,6 +206,7 @@ def toggle_request(reports: Path, good: str, bad: str, registry: Sequence[Toggle
         subject=SubjectSpec(preset="tiny", toggles=good),
         windows=WINDOWS,
         rule=SearchRule(budget_s=3600.0),
+        explain=False,
         reports=reports,
     )
 

@@ -103,6 +103,7 @@ class StudyWorld:
             subject=SubjectSpec(preset="tiny"),
             windows=WINDOWS,
             rule=DecisionRule(budget_s=600.0),
+            explain=False,
             reports=self.reports,
         )
 

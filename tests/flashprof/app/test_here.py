@@ -7,16 +7,24 @@ from pathlib import Path
 
 import pytest
 from bisect_world import BisectWorld
+from declared import declare
+from fake_world import FakeSubject
 from launch_files import PHASES, Trainer, cold_launch
-from study_world import WINDOWS
+from study_world import STEP_S, WINDOWS
 
+from flashprof.app.foreign import at_values, declared_ports, declared_spec
 from flashprof.app.here import MAX_LAUNCHES, here
+from flashprof.app.run import run
+from flashprof.app.session import Ports
 from flashprof.contracts.comparison import DecisionRule
-from flashprof.contracts.errors import SubjectError, ToolError, UsageError
-from flashprof.contracts.experiment import SubjectSpec
+from flashprof.contracts.errors import FormatError, SubjectError, ToolError, UsageError
+from flashprof.contracts.experiment import Experiment, Output, SubjectSpec
+from flashprof.contracts.foreign import ForeignSubject
 from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.ports import LaunchSpec
 from flashprof.contracts.search_request import HereRequest, HereResult, HereStatus
 
+PIPELINE_SUBJECT = SubjectSpec(preset="tiny")
 SLOW = 1.2
 """The bad runs' time of a step; the good ones take 0.1 s, which is 10,000 tok/s."""
 
@@ -39,13 +47,15 @@ class HereWorld(BisectWorld):
         trainers = [cold_launch(phases, seed=seed) for seed in range(num)]
         return tuple(self.leave(f"{name}-{seed}", trainer) for seed, trainer in enumerate(trainers))
 
-    def here(self, good: tuple[Path, ...], bad: tuple[Path, ...]) -> HereResult:
+    def here(
+        self, good: tuple[Path, ...], bad: tuple[Path, ...], *, subject: SubjectSpec = PIPELINE_SUBJECT
+    ) -> HereResult:
         """Give the command."""
         self.step_s = lambda spec: 0.1 * self.factor
         request = HereRequest(
             good=good,
             bad=bad,
-            subject=SubjectSpec(preset="tiny"),
+            subject=subject,
             windows=WINDOWS,
             rule=self.rule,
             reports=self.reports,
@@ -111,6 +121,55 @@ def test_a_run_without_windows_is_wrong_input(world: HereWorld) -> None:
         world.here((empty,), world.runs("bad", SLOW))
 
     assert str(empty) == caught.value.where
+
+
+class PrintingWorld(HereWorld):
+    """A trainer that only prints its throughput, before as now; a declaration says how it is started."""
+
+    def make(self) -> None:
+        """Declare it; its runs are measured in `run`."""
+        self.script = lambda launch, script: replace(script, emits=False)
+        (self.root / "trainer").mkdir()
+        self.subject: ForeignSubject = declare(self.root / "trainer")
+        self.spec = declared_spec(self.subject, "flash")
+        self.specs: list[LaunchSpec] = []
+
+    @property
+    def ports(self) -> Ports:
+        return declared_ports(super().ports, self.subject)
+
+    def measured(self, name: str, factor: float) -> tuple[Path, ...]:
+        """A run as `flashprof run` leaves it."""
+        self.step_s = lambda spec: STEP_S * factor
+        output = Output(reports=self.root / "runs", run_id=name)
+        experiment = Experiment(subject=self.spec, windows=WINDOWS, output=output)
+        run(experiment, at_values(self.ports, self.subject.parse("flash")), self.progress)
+        return (self.root / "runs" / name,)
+
+    def launch(self, spec: LaunchSpec) -> FakeSubject:
+        self.specs.append(spec)
+        return super().launch(spec)
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, HereStatus.GOOD), (SLOW, HereStatus.BAD)])
+def test_a_declared_trainer_that_only_prints_is_measured_with_the_toggles_of_its_runs(
+    tmp_path: Path, factor: float, expected: HereStatus
+) -> None:
+    world = PrintingWorld(tmp_path)
+    world.make()
+    ends = world.measured("monday", 1.0), world.measured("tuesday", SLOW)
+    world.factor = factor
+    result = world.here(*ends, subject=world.spec)
+
+    assert expected is result.status
+    assert 3 == len(world.specs)
+    assert all(("flash", world.subject.cwd) == (spec.command[5], spec.cwd) for spec in world.specs)
+
+
+def test_a_run_that_left_neither_steps_nor_a_summary_is_damaged(world: HereWorld) -> None:
+    damaged = world.leave("damaged", Trainer())
+    with pytest.raises(FormatError, match="no summary that can be read"):
+        world.here((damaged,), world.runs("bad", SLOW))
 
 
 def test_runs_that_disagree_need_more_than_a_glance(world: HereWorld) -> None:

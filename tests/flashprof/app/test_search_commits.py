@@ -13,12 +13,15 @@ from bisect_world import BisectWorld, Killed
 from study_world import STEP_S, WINDOWS
 
 from flashprof.app.search import plan, skip, status
+from flashprof.app.search_plan import prepare
 from flashprof.contracts.comparison import Standing, Verdict
 from flashprof.contracts.errors import UnknownNameError, UsageError
 from flashprof.contracts.experiment import SubjectKind, SubjectSpec
-from flashprof.contracts.search import Cause, SearchKind, SearchResult, SearchRule
+from flashprof.contracts.ports import LaunchSpec
+from flashprof.contracts.search import Cause, SearchKind, SearchLook, SearchResult, SearchRule
 from flashprof.contracts.search_request import BisectRequest
 from flashprof.decide.search_observations import Built
+from flashprof.store.search_folder import search_id
 
 FAST, SLOW = "1.0", "1.25"
 
@@ -52,7 +55,8 @@ class CommitWorld(BisectWorld):
         self.commit("tests", tests="assert True\n")
         self.commit("rename", train="print('tok/s=4')\n")
         self.cwd = self.repo
-        self.step_s = lambda spec: STEP_S * float((spec.cwd / "speed.cfg").read_text())
+        self.num_trees: list[int] = []
+        self.step_s = self._step_s
         self.request = BisectRequest(
             kind=SearchKind.COMMITS,
             commits=f"{self.ids[0]}..main",
@@ -61,8 +65,13 @@ class CommitWorld(BisectWorld):
             subject=SubjectSpec(kind=SubjectKind.FOREIGN, command=("trainer",), toggles="none"),
             windows=replace(WINDOWS, num_measure=3),
             rule=SearchRule(budget_s=36000.0),
+            explain=False,
             reports=self.reports,
         )
+
+    def _step_s(self, spec: LaunchSpec) -> float:
+        self.num_trees.append(sum(path.is_dir() for path in (self.folder.path / "worktrees").iterdir()))
+        return STEP_S * float((spec.cwd / "speed.cfg").read_text())
 
     def commit(self, subject: str, **files: str) -> None:
         """One more commit."""
@@ -141,13 +150,77 @@ def test_each_launch_holds_the_windows_of_its_plan_and_stands_in_its_own_tree(fo
     per_launch = {
         run_id: [reading.cell for reading in readings if reading.launch == run_id] for run_id in world.run_ids
     }
-    folder = world.folder.path / "worktrees"
+    folder = world.folder.path.resolve() / "worktrees"
 
     assert all(3 == len(cells) and 1 == len(set(cells)) for cells in per_launch.values())
-    assert all(f"{folder.resolve()}" in launch.env["PYTHONPATH"] for launch in world.launches)
+    assert all(f"{folder}" in launch.env["PYTHONPATH"] for launch in world.launches)
     assert len(per_launch) == result.num_launches
-    # 128 trees would fill a disk: eight are kept, and each has its mark.
-    assert len([path for path in folder.iterdir() if path.is_dir()]) <= 8
+
+
+def test_a_search_that_has_ended_leaves_no_worktree(found: Found) -> None:
+    world, _, _ = found
+
+    # 128 trees would fill a disk: eight are kept at a time.
+    assert 1 < max(world.num_trees) <= 8
+    assert not (world.folder.path / "worktrees").exists()
+    assert 1 == len(git(world.repo, "worktree", "list").splitlines())
+
+
+def test_libraries_that_are_not_a_commits_own_are_said_in_every_answer(
+    world: CommitWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.enter(monkeypatch)
+    (world.repo / "requirements.txt").write_text("torch==2.11\n")
+    first = world.bisect()
+    again = world.bisect()
+    texts = [first.notes, again.notes, status(world.reports, first.search).notes]
+    said = [[note for note in notes if note.startswith("dependencies are not")] for notes in texts]
+
+    assert [1, 1, 1] == [len(notes) for notes in said]
+    assert "(requirements.txt)" in said[0][0]
+    assert first.num_readings == again.num_reused
+    assert said[0][0] in (world.folder.path / "report.md").read_text().replace("\n", " ")
+
+
+def test_trees_of_a_stopped_search_go_with_the_first_call_that_ends(world: CommitWorld) -> None:
+    world.stop_at(8, KeyboardInterrupt())
+    stopped = world.bisect()
+    path = world.folder.path
+    left = sorted(tree.name for tree in (path / "worktrees").glob("*.ready"))
+    world.ask(fresh=True, rule=SearchRule(budget_s=1.0))
+    world.bisect()
+    aside = path.with_name(f"{path.name}.old-1")
+
+    assert stopped.is_interrupted
+    assert left
+    assert (aside / "journal.jsonl").is_file()
+    assert not (aside / "worktrees").exists()
+    assert not (path / "worktrees").exists()
+    assert 1 == len(git(world.repo, "worktree", "list").splitlines())
+
+
+def test_trees_that_cannot_be_removed_cost_no_answer(world: CommitWorld) -> None:
+    def hide(look: SearchLook) -> None:
+        # Behind the last reading: nothing needs the repository any more but the end.
+        if not look.next_cell and (world.repo / ".git").exists():
+            (world.repo / ".git").rename(world.repo / "hidden")
+
+    world.progress.on_look = hide
+    result = world.bisect()
+
+    assert (Cause((world.ids[5],)),) == result.culprits
+    assert any("git worktree failed" in note for note in world.progress.notes)
+
+
+def test_toggles_of_all_commits_are_part_of_the_question(world: CommitWorld) -> None:
+    names = {
+        search_id(
+            prepare(replace(world.request, subject=replace(world.request.subject, toggles=text)), world.ports).question
+        )
+        for text in ("none", "swa")
+    }
+
+    assert 2 == len(names)
 
 
 def crash(world: CommitWorld, commit: str) -> None:

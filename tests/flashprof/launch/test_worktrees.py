@@ -149,6 +149,17 @@ def test_the_users_own_worktrees_stay_known_even_where_they_are_away(repo: Path,
     assert 1 == records(repo)
 
 
+def test_what_git_remembers_of_a_folder_that_was_put_aside_is_forgotten(repo: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "search" / "trees"
+    path = Worktrees(repo, folder).add(head(repo))
+    Worktrees(repo, tmp_path / "other" / "trees").add(head(repo))
+    path.parent.parent.rename(tmp_path / "search.old-1")
+    Worktrees(repo, folder).remove_all()
+
+    assert 1 == records(repo)
+    assert (tmp_path / "search.old-1" / "trees" / path.name / "a").exists()
+
+
 def test_a_commit_is_taken_out_of_the_bad_one(repo: Path, trees: Worktrees, tmp_path: Path) -> None:
     slow = commit(repo, a="slow\n")
     bad = commit(repo, b="later\n")

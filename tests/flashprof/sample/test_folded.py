@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flashprof.contracts.results import Frame
-from flashprof.sample.folded import FrameRef, Stack, hottest_frames, parse_folded, without_startup
+from flashprof.sample.folded import (
+    FrameRef,
+    Stack,
+    file_names,
+    hottest_frames,
+    is_waiting,
+    parse_folded,
+    with_short_names,
+    without_startup,
+)
 
 RAW = """\
 thread (6326): MainThread;<module> (t.py:19);main (t.py:16);spin (t.py:5) 98
@@ -63,6 +74,8 @@ def test_thread_roots_are_no_frames() -> None:
         ("run (/x.py:1)", FrameRef("run", "x.py", 1)),
         ("main.<locals>.getter (t.py:15)", FrameRef("main.<locals>.getter", "t.py", 15)),
         ("at::add(at::Tensor) (libtorch_cpu.so)", FrameRef("at::add(at::Tensor)", "libtorch_cpu.so", 0)),
+        ("read (/usr/lib/x86_64-linux-gnu/libc.so.6)", FrameRef("read", "libc.so.6", 0)),
+        (f"f (t.py:{'9' * 5_000})", FrameRef("f", f"t.py:{'9' * 5_000}", 0)),
         ("<frozen importlib>", FrameRef("<frozen importlib>", "", 0)),
     ],
 )  # fmt: skip
@@ -73,7 +86,7 @@ def test_frames_are_tolerated_and_paths_shortened(text: str, expected: FrameRef)
 
 
 def test_torn_lines_are_dropped() -> None:
-    assert parse_folded(["main (t.py:1);f (t.py:2", "main (t.py:1) -3", "", "7"]) == []
+    assert parse_folded(["main (t.py:1);f (t.py:2", "main (t.py:1) -3", "", "7", "f (t.py:1) " + "9" * 5_000]) == []
 
 
 def test_an_unnamed_thread_is_called_by_its_id() -> None:
@@ -187,3 +200,34 @@ def test_startup_frames_are_dropped_from_the_outside_only() -> None:
 
     assert tuple(frames[2:]) == without_startup(frames)
     assert tuple(frames[:2]) == without_startup(frames[:2])
+
+
+@given(st.lists(_STACKS), st.dictionaries(_FILES, _FILES))
+def test_other_file_names_change_nothing_else(stacks: list[Stack], short: dict[str, str]) -> None:
+    lines = [_line(stack) for stack in stacks]
+    expected = [replace(stack, frames=tuple(_moved(frame, short) for frame in stack.frames)) for stack in stacks]
+
+    assert expected == parse_folded(with_short_names(lines, short))
+    assert {frame.file for stack in stacks for frame in stack.frames} - {""} == file_names(lines)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "expected"),
+    [
+        ("Condition.wait threading.py 3", True),
+        ("_PollLikeSelector.select selectors.py 415", True),
+        ("Stream.synchronize torch/cuda/streams.py 9", True),
+        ("Config.get app/config.py 3", False),
+        ("Condition.notify threading.py 3", False),
+    ],
+)
+def test_a_library_call_that_waits_is_told_by_name_and_file(leaf: str, expected: bool) -> None:
+    assert expected == is_waiting(_frames("work w.py 1", leaf))
+
+
+def test_no_frames_wait_for_nothing() -> None:
+    assert not is_waiting(())
+
+
+def _moved(frame: FrameRef, short: dict[str, str]) -> FrameRef:
+    return replace(frame, file=short.get(frame.file, frame.file))

@@ -15,7 +15,8 @@ from processes import own_children
 from flashprof.contracts.errors import ToolError
 from flashprof.contracts.ports import SampleTarget
 from flashprof.sample.folded import Stack, parse_folded
-from flashprof.sample.pyspy import PySpySampler, can_trace, explain_refusal
+from flashprof.sample.pyspy import GIL_RATE_HZ, GIL_S, PySpySampler, can_trace, explain_refusal
+from flashprof.sample.stack_files import read_looks
 
 REFUSAL = can_trace()
 needs_trace = pytest.mark.skipif(REFUSAL is not None, reason=f"py-spy may not trace here: {REFUSAL}")
@@ -53,7 +54,7 @@ def start() -> Iterator[Start]:
 @needs_trace
 def test_a_spinning_and_a_waiting_process_both_leave_stacks(start: Start, tmp_path: Path) -> None:
     spinning, waiting = start(SPIN_AND_WAIT), start(WAIT)
-    sampler = PySpySampler(100, blocking=False)
+    sampler = PySpySampler(100, blocking=False, num_gil_windows=0)
     sampler.start([_target("drafter", spinning.pid), _target("target", waiting.pid)], tmp_path)
     time.sleep(0.5)
     notes = sampler.stop()
@@ -69,9 +70,51 @@ def test_a_spinning_and_a_waiting_process_both_leave_stacks(start: Start, tmp_pa
 
 
 @needs_trace
+def test_only_the_thread_that_holds_the_gil_is_in_its_view(start: Start, tmp_path: Path) -> None:
+    process = start(SPIN_AND_WAIT)
+    sampler = PySpySampler(100, blocking=False)
+    sampler.start([_target("drafter", process.pid)], tmp_path)
+    sampler.stop()
+    threads = {stack.thread for stack in _stacks(tmp_path, "drafter-0.gil")}
+
+    assert {"MainThread"} == threads
+    assert GIL_RATE_HZ * GIL_S == read_looks(tmp_path)
+
+
+def test_the_gil_is_looked_at_before_the_first_windows_only(tmp_path: Path) -> None:
+    program = _fake_pyspy(tmp_path, "echo $all >> $0.args", "touch $out; echo Samples: 9 Errors: 0")
+    sampler = PySpySampler(20, blocking=False, num_gil_windows=1, program=program)
+    for window in ("profile-1", "profile-2"):
+        (tmp_path / window).mkdir()
+        sampler.start([_target("drafter", 4711)], tmp_path / window)
+        sampler.stop()
+    first, *later = Path(f"{program}.args").read_text().splitlines()
+
+    assert {"--gil", "--duration", "--nonblocking"} <= set(first.split())
+    assert "--idle" not in first
+    assert ["--idle" in line and "--gil" not in line for line in later] == [True, True]
+    assert (GIL_RATE_HZ * GIL_S, 0) == (read_looks(tmp_path / "profile-1"), read_looks(tmp_path / "profile-2"))
+
+
+def test_a_gil_view_that_cannot_be_had_costs_no_more_than_a_note(tmp_path: Path) -> None:
+    refuse = 'case "$all" in *--gil*) echo Error: Cannot detect GIL holding; exit 1;; esac'
+    program = _fake_pyspy(tmp_path, refuse, "touch $out; echo Samples: 9 Errors: 0")
+    sampler = PySpySampler(20, blocking=False, program=program)
+    sampler.start([_target("drafter", 4711), _target("target", 4712)], tmp_path)
+    [note] = sampler.stop()
+    sampler.start([_target("drafter", 4711)], tmp_path)
+
+    assert "no GIL view" in note
+    assert "Cannot detect GIL holding" in note
+    assert [] == sampler.stop()
+    assert [] == own_children()
+    assert 0 == read_looks(tmp_path)
+
+
+@needs_trace
 def test_native_frames_are_read_of_a_target_that_is_stopped_for_it(start: Start, tmp_path: Path) -> None:
     process = start(WAIT)
-    sampler = PySpySampler(20, blocking=True, native=True)
+    sampler = PySpySampler(20, blocking=True, native=True, num_gil_windows=0)
     sampler.start([_target("drafter", process.pid)], tmp_path)
     time.sleep(0.3)
     sampler.stop()
@@ -89,7 +132,7 @@ def test_native_without_blocking_is_our_mistake() -> None:
 @needs_trace
 def test_a_target_that_ends_keeps_its_samples_and_is_noted(start: Start, tmp_path: Path) -> None:
     process = start(SPIN_AND_WAIT)
-    sampler = PySpySampler(100, blocking=False)
+    sampler = PySpySampler(100, blocking=False, num_gil_windows=0)
     sampler.start([_target("drafter", process.pid)], tmp_path)
     time.sleep(0.3)
     process.kill()
@@ -108,7 +151,7 @@ def test_one_target_that_cannot_be_attached_leaves_nothing_running(start: Start,
     process = start(WAIT)
     gone = start("print()")
     gone.wait()
-    sampler = PySpySampler(50, blocking=False)
+    sampler = PySpySampler(50, blocking=False, num_gil_windows=0)
 
     with pytest.raises(ToolError, match="cannot attach to target-0: Error: Failed") as caught:
         sampler.start([_target("drafter", process.pid), _target("target", gone.pid)], tmp_path)
@@ -129,7 +172,7 @@ def test_one_target_that_cannot_be_attached_leaves_nothing_running(start: Start,
     ],
 )  # fmt: skip
 def test_what_pyspy_says_becomes_a_note(tmp_path: Path, at_start: str, at_end: str, words: list[str]) -> None:
-    sampler = PySpySampler(50, blocking=False, program=_fake_pyspy(tmp_path, at_start, at_end))
+    sampler = PySpySampler(50, blocking=False, num_gil_windows=0, program=_fake_pyspy(tmp_path, at_start, at_end))
     sampler.start([_target("drafter", 1)], tmp_path)
     notes = sampler.stop()
 
@@ -140,13 +183,14 @@ def test_what_pyspy_says_becomes_a_note(tmp_path: Path, at_start: str, at_end: s
 @pytest.mark.parametrize("blocking", [False, True])
 def test_the_command_line(tmp_path: Path, blocking: bool) -> None:
     program = _fake_pyspy(tmp_path, "echo $all > $0.args", "touch $out; echo Samples: 9 Errors: 0")
-    sampler = PySpySampler(20, blocking, program=program)
+    sampler = PySpySampler(20, blocking, num_gil_windows=0, program=program)
     sampler.start([_target("drafter", 4711)], tmp_path)
     sampler.stop()
     words = Path(f"{program}.args").read_text().split()
 
     assert words[:3] == ["record", "--pid", "4711"]
-    assert {"--rate", "20", "raw", "--threads", "--idle"} <= set(words)
+    assert {"--rate", "20", "raw", "--threads", "--idle", "--full-filenames"} <= set(words)
+    assert "--gil" not in words
     assert blocking != ("--nonblocking" in words)
 
 
@@ -197,6 +241,7 @@ def _fake_pyspy(folder: Path, at_start: str, at_end: str) -> str:
     trap '{at_end}; exit 0' INT
     {at_start}
     echo Sampling process
+    case "$all" in *--duration*) touch "$out"; exit 0;; esac
     while :; do sleep 0.02; done
     """
     return _script(folder, "fake-py-spy", body)

@@ -211,7 +211,7 @@ def test_the_study_of_a_killed_flashprof_is_taken_over(tmp_path: Path) -> None:
 
 def test_launches_whose_end_nobody_saw_are_listed(tmp_path: Path) -> None:
     with open_(tmp_path) as study:
-        for name in ("hot-1", ".hot-2.part", "cold-2-base-1", ".cold-3-base-1.part", "cold-4-base-1"):
+        for name in ("hot-1", ".hot-2.part", "cold-1-base-1", "cold-2-base-1", ".cold-3-base-1.part", "cold-4-base-1"):
             (study.launches / name).mkdir()
         for observation in FACTS:
             study.append(observation)

@@ -1,0 +1,36 @@
+"""A search's answer with where its culprits cost their time, and the launches that show in which frames."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from flashprof.app.explain import FOLDER, Explainer
+from flashprof.app.localise_search import explain_cells, explained_cells, localise_search
+from flashprof.app.search_launches import SearchLaunches
+from flashprof.app.search_plan import Known
+from flashprof.contracts.search import SearchResult
+
+
+def explained(result: SearchResult, launches: SearchLaunches, known: Known) -> SearchResult:
+    """Launch the culprit's two cells with samplers, unless the user wants none, and localise."""
+    request = launches.request
+    if not result.culprits or result.is_interrupted:
+        return result
+    folder = launches.folder.parent
+    notes: tuple[str, ...] = ()
+    if request.explain:
+        explainer = Explainer(folder=folder / FOLDER, windows=request.windows, progress=launches.progress)
+        cells = explained_cells(known.plan.space, result.culprits)
+        notes = explain_cells(explainer, known.subjects, cells, launches.ports)
+    return localised(replace(result, notes=(*result.notes, *notes)), folder, known)
+
+
+def localised(result: SearchResult, folder: Path, known: Known) -> SearchResult:
+    """From what was measured; the answer as it is where no culprit is named, or its launches have no events."""
+    if not result.culprits:
+        return result
+    cells = explained_cells(known.plan.space, result.culprits)
+    names = (known.subjects.label(cells[0]), known.subjects.label(cells[1]))
+    found = localise_search(folder, cells, names=names, seed=known.plan.seed)
+    return replace(result, localisation=found.localisation if found else None)

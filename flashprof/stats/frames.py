@@ -1,0 +1,240 @@
+"""
+Which functions a change of tok/s lies in: own time first, in the direction of the change, wrappers left out. Pure.
+
+Where tok/s falls, all roles take longer a token, most of them by waiting. So what the localised phase ran comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flashprof.contracts.localisation import BETWEEN, FrameChange, FrameStatus
+from flashprof.contracts.profiles import FrameId, ProfiledWindow
+from flashprof.contracts.results import Interval
+from flashprof.stats.frame_errors import LEVEL, Changes, changes, clear_of_chance, noise_of
+from flashprof.stats.frame_match import Surroundings
+from flashprof.stats.frame_table import Counts, FramePhase, RoleTable, main_windows, role_table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Bools = NDArray[np.bool_]
+    Floats = NDArray[np.float64]
+
+WRAPPER_SHARE = 0.95
+"""Of its change, handed on to one callee."""
+EVERYWHERE_SHARE = 0.98
+"""Of a role's samples."""
+MIN_OWN_SHARE = 0.05
+"""Of its inclusive change: a wrapper with as much of its own, or with a clear one, is shown all the same."""
+MAIN_SHARE = 0.25
+"""Of the drop: in the localised phase, own time that grew by this is shown before clear changes elsewhere."""
+SOME_SHARE = 0.1
+"""Of the drop: own time that grew by this is shown before clear changes the other way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RoleChanges:
+    """All frames of one role; rows as in its table."""
+
+    table: RoleTable
+    frames: tuple[FrameId, ...]
+    inclusive: Changes
+    own: Changes
+    is_twice: Bools
+    """Its inclusive samples are its own ones, and one question."""
+    phases: tuple[str, ...]
+    is_wrapper: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One frame on its way to its place."""
+
+    of: _RoleChanges
+    row: int
+    is_own_clear: bool
+    is_clear: bool
+
+
+def frame_changes(
+    base: Sequence[ProfiledWindow],
+    candidate: Sequence[ProfiledWindow],
+    _rng: np.random.Generator,
+    *,
+    drop_ns_per_token: float,
+    focus: tuple[str, str] = ("", ""),
+    top: int = 12,
+) -> tuple[FrameChange, ...]:
+    """
+    Say which functions take more or less time a token in the candidate.
+
+    Args:
+        base: Profile windows of one arm; main threads and all of their samples are used.
+        candidate: Of the other.
+        _rng: Taken as by the other localisers; the errors have a closed form and nothing is drawn.
+        drop_ns_per_token: What a token costs more in the candidate, of wall time; negative for a gain.
+        focus: Role and phase that the change was localised to; empty where none was.
+        top: How many, at most.
+
+    Returns:
+        Own code of roles that both arms have: clear changes in the direction of the drop first, those of the focus
+        before others, then by own time. Library code is in the own time of what calls it.
+    """
+    old, new = main_windows(base), main_windows(candidate)
+    roles = [_role_changes(role_table(role, old[role], new[role])) for role in old if role in new]
+    sign = -1.0 if drop_ns_per_token < 0 else 1.0
+    rows = [row for row in _judged(roles) if not _explains_nothing(row)]
+    rows.sort(key=lambda row: _place(row, sign, abs(drop_ns_per_token), focus))
+    return tuple(map(_frame_change, rows[:top]))
+
+
+def _role_changes(table: RoleTable) -> _RoleChanges:
+    noise = noise_of(table.arms, table.own.base, table.own.candidate)
+    inclusive = changes(table.arms, table.inclusive.base, table.inclusive.candidate, noise)
+    own = changes(table.arms, table.own.base, table.own.candidate, noise)
+    counts = ((table.inclusive.base, table.own.base), (table.inclusive.candidate, table.own.candidate))
+    return _RoleChanges(
+        table=table,
+        frames=tuple(table.inclusive.keys),
+        inclusive=inclusive,
+        own=own,
+        is_twice=np.logical_and.reduce([(one == other).all(axis=1) for one, other in counts]),
+        phases=_phases(table),
+        is_wrapper=_hands_all_on(table, inclusive.estimate) | _is_everywhere(table),
+    )
+
+
+def _judged(roles: Sequence[_RoleChanges]) -> Iterator[_Row]:
+    """Each frame of each role, with the multiplicity of all of them controlled."""
+    if not roles:
+        return
+    p_values = np.concatenate([part for role in roles for part in (role.own.p_values, role.inclusive.p_values)])
+    is_asked = np.concatenate(
+        [part for role in roles for part in (role.own.is_asked, role.inclusive.is_asked & ~role.is_twice)]
+    )
+    is_clear = clear_of_chance(p_values, is_asked)
+    start = 0
+    for role in roles:
+        num = len(role.is_twice)
+        own, inclusive = is_clear[start : start + num], is_clear[start + num : start + 2 * num]
+        start += 2 * num
+        for row in range(num):
+            yield _Row(of=role, row=row, is_own_clear=bool(own[row]), is_clear=bool(own[row] or inclusive[row]))
+
+
+def _phases(table: RoleTable) -> tuple[str, ...]:
+    """In which each frame's own time changed most, or where that did not change, its inclusive time."""
+    best: list[tuple[bool, float, str]] = [(False, -1.0, "")] * len(table.inclusive.keys)
+    for is_own, counts in ((False, table.phases), (True, table.own_phases)):
+        for row, size, phase in _phase_changes(table, counts):
+            best[row] = max(best[row], (is_own and size > 0, size, phase))
+    return tuple(phase for _, _, phase in best)
+
+
+def _phase_changes(table: RoleTable, counts: Counts[FramePhase]) -> Iterator[tuple[int, float, str]]:
+    for ((frame, phase), _), size in zip(counts.keys.items(), np.abs(counts.change(table.arms)), strict=True):
+        yield table.inclusive.keys[frame], float(size), phase
+
+
+def _hands_all_on(table: RoleTable, changed: Floats) -> Bools:
+    """Whether one callee has all but all of the frame's change."""
+    handed_on = np.zeros(len(changed))
+    for (caller, callee), change in zip(table.handed_on.keys, table.handed_on.change(table.arms), strict=True):
+        row = table.inclusive.keys[caller]
+        if caller != callee:
+            handed_on[row] = max(handed_on[row], change * np.sign(changed[row]))
+    has_all: Bools = handed_on >= WRAPPER_SHARE * np.abs(changed)
+    return has_all & (handed_on > 0)
+
+
+def _is_everywhere(table: RoleTable) -> Bools:
+    old, new = (arm.num_samples.sum() for arm in table.arms)
+    is_old: Bools = table.inclusive.base.sum(axis=1) >= EVERYWHERE_SHARE * old
+    is_new: Bools = table.inclusive.candidate.sum(axis=1) >= EVERYWHERE_SHARE * new
+    return is_old & is_new
+
+
+def _explains_nothing(row: _Row) -> bool:
+    own, inclusive = row.of.own.estimate[row.row], row.of.inclusive.estimate[row.row]
+    has_little = abs(own) <= MIN_OWN_SHARE * abs(inclusive)
+    return bool(row.of.is_wrapper[row.row] and has_little and not row.is_own_clear)
+
+
+def _place(row: _Row, sign: float, drop_ns: float, focus: tuple[str, str]) -> tuple[int, int, float, str, FrameId]:
+    own = float(row.of.own.estimate[row.row]) * sign
+    role, phase = focus
+    is_role = role == row.of.table.role
+    is_focus = is_role and row.of.phases[row.row] == ("" if phase == BETWEEN else phase)
+    if own > 0 and (row.is_own_clear or (is_focus and own >= MAIN_SHARE * drop_ns)):
+        tier = 0
+    elif own > 0 and own >= SOME_SHARE * drop_ns:
+        tier = 1
+    elif row.is_clear:
+        tier = 2
+    else:
+        tier = 3 if own > 0 else 4
+    return tier, -is_role - is_focus, -abs(own), row.of.table.role, row.of.frames[row.row]
+
+
+def _frame_change(row: _Row) -> FrameChange:
+    table, place = row.of.table, row.row
+    frame = row.of.frames[place]
+    before = table.was.get(frame, frame)
+    line = table.lines.get(frame, 0)
+    was = ""
+    if before != frame:
+        was = before.name if before.file == frame.file else f"{before.name} ({before.file})"
+    return FrameChange(
+        role=table.role,
+        name=frame.name,
+        where=f"{frame.file}:{line}" if line else frame.file,
+        phase=row.of.phases[place],
+        status=_status(table, frame, before),
+        was=was,
+        base_ns_per_token=float(row.of.inclusive.base[place]),
+        candidate_ns_per_token=float(row.of.inclusive.candidate[place]),
+        inclusive=_interval(row.of.inclusive, place),
+        own=_interval(row.of.own, place),
+        is_clear=row.is_clear,
+    )
+
+
+def _status(table: RoleTable, frame: FrameId, before: FrameId) -> FrameStatus:
+    old, new = table.around
+    names = {was: now for now, was in table.was.items()}
+    if before != frame:
+        return FrameStatus.RENAMED
+    if frame in old and frame in new:
+        return FrameStatus.COMPILED if old[frame].is_compiled != new[frame].is_compiled else FrameStatus.CHANGED
+    if frame in new:
+        return FrameStatus.COMPILED if _is_inlined(frame, new, old, table.was) else FrameStatus.NEW
+    return FrameStatus.COMPILED if _is_inlined(frame, old, new, names) else FrameStatus.VANISHED
+
+
+def _is_inlined(frame: FrameId, here: Surroundings, there: Surroundings, names: Mapping[FrameId, FrameId]) -> bool:
+    """Whether what calls it, directly or by others that one arm lacks, too, is compiled in the arm that lacks it."""
+    seen = set()
+    while frame in here and frame not in seen:
+        seen.add(frame)
+        around, other = here[frame], there.get(names.get(frame, frame))
+        if other is not None:
+            return other.is_compiled and not around.is_compiled
+        frame = max(around.callers, key=lambda caller: (around.callers[caller], caller))
+    return False
+
+
+def _interval(changed: Changes, place: int) -> Interval:
+    estimate, half = float(changed.estimate[place]), float(changed.half[place])
+    return Interval(
+        estimate=estimate,
+        low=estimate - half,
+        high=estimate + half,
+        level=LEVEL,
+        num_samples=changed.num_units,
+        method=changed.method,
+    )
