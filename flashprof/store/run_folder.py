@@ -6,7 +6,7 @@ Written as `.<run-id>.part` and renamed when it is complete, so that a reader ne
 Format history
     1  2026-11  manifest.json, summary.json, events/, control/, samples/, windows.parquet, phases.parquet, lanes.parquet
                 Added since, and absent in older ones: the manifest's cell_facts, cell_hash, cell_known_hash and
-                longest_silence_s; timeline.json, samples/phase_lines.json
+                longest_silence_s; timeline.json, samples/phase_lines.json, samples/<window>/gil.json and *.gil.folded
 """
 
 from __future__ import annotations
