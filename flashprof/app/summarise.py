@@ -32,6 +32,7 @@ from flashprof.store.tables import write_lanes, write_phases, write_windows
 from flashprof.store.timeline_file import FILE as TIMELINE_FILE
 from flashprof.store.timeline_file import timeline_to_json
 from flashprof.windows.phases import lane_rows, phase_rows
+from flashprof.windows.slices import LogSlices
 from flashprof.windows.switches import find_switches
 from flashprof.windows.table import check_tokens
 from flashprof.windows.timeline import keep_timeline
@@ -215,8 +216,13 @@ def _label(frame: FrameId) -> str:
 def _write_tables(folder: RunFolder, logs: Sequence[EventLog], windows: Sequence[Window]) -> None:
     write_windows(folder.part / "windows.parquet", windows)
     steady = [window for window in windows if window.kind in (WindowKind.MEASURE, WindowKind.PROFILE)]
-    write_phases(folder.part / "phases.parquet", [(w.label, row) for w in steady for row in phase_rows(logs, [w])])
-    write_lanes(folder.part / "lanes.parquet", [(w.label, row) for w in steady for row in lane_rows(logs, [w])])
+    slices = LogSlices(logs)
+    # A hot launch has hundreds of windows.
+    held = [(window, slices.within(window.start_ns, window.end_ns)) for window in steady]
+    write_phases(
+        folder.part / "phases.parquet", [(w.label, row) for w, inside in held for row in phase_rows(inside, [w])]
+    )
+    write_lanes(folder.part / "lanes.parquet", [(w.label, row) for w, inside in held for row in lane_rows(inside, [w])])
     folder.write_text(TIMELINE_FILE, timeline_to_json(keep_timeline(logs, windows)))
 
 

@@ -20,6 +20,7 @@ COMMANDS = MappingProxyType(
         "run": ("flashprof.cli.run", "Measure one cell: tok/s, the phase that limits it, a flamegraph."),
         "compare": ("flashprof.cli.compare", "Is a candidate slower? Effect, interval, verdict, cost."),
         "bisect": ("flashprof.cli.bisect", "Which toggles, or which commit, made it slower? With the proof."),
+        "report": ("flashprof.cli.report", "One page of all runs, comparisons and bisects; needs no network."),
         "calibrate": ("flashprof.cli.calibrate", "What this machine can tell apart, and in how many minutes."),
         "doctor": ("flashprof.cli.doctor", "What this machine can and cannot measure, and how to fix it."),
     }

@@ -24,7 +24,7 @@ Frames that vary by 20 % are covered by 93 to 98 %; with two windows of 900 by 8
 Clear is what Holm's procedure rejects at 5 % over all frames (Holm, "A simple sequentially rejective multiple test
 procedure", 1979): it holds under any dependence, and frames that call each other share their samples. Frames with less
 than eight samples in both arms together cannot be clear (0 against 7 has p = 0.016) and are not asked. A/A: 0 to 3 %
-of analyses call any frame clear. Where frames vary by 20 %, 1 to 5 %; with two windows of 900 samples 12 %, with one 31.
+of analyses call any frame clear. Where frames vary by 20 %, 1 to 5 %; with two windows of 900 samples 12, with one 31.
 Calibration: tests/flashprof/stats/test_frame_errors.py.
 """
 

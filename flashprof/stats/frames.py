@@ -45,8 +45,6 @@ class _RoleChanges:
     frames: tuple[FrameId, ...]
     inclusive: Changes
     own: Changes
-    is_twice: Bools
-    """Its inclusive samples are its own ones, and one question."""
     phases: tuple[str, ...]
     is_wrapper: Bools
 
@@ -97,13 +95,11 @@ def _role_changes(table: RoleTable) -> _RoleChanges:
     noise = noise_of(table.arms, table.own.base, table.own.candidate)
     inclusive = changes(table.arms, table.inclusive.base, table.inclusive.candidate, noise)
     own = changes(table.arms, table.own.base, table.own.candidate, noise)
-    counts = ((table.inclusive.base, table.own.base), (table.inclusive.candidate, table.own.candidate))
     return _RoleChanges(
         table=table,
         frames=tuple(table.inclusive.keys),
         inclusive=inclusive,
         own=own,
-        is_twice=np.logical_and.reduce([(one == other).all(axis=1) for one, other in counts]),
         phases=_phases(table),
         is_wrapper=_hands_all_on(table, inclusive.estimate) | _is_everywhere(table),
     )
@@ -113,14 +109,13 @@ def _judged(roles: Sequence[_RoleChanges]) -> Iterator[_Row]:
     """Each frame of each role, with the multiplicity of all of them controlled."""
     if not roles:
         return
-    p_values = np.concatenate([part for role in roles for part in (role.own.p_values, role.inclusive.p_values)])
-    is_asked = np.concatenate(
-        [part for role in roles for part in (role.own.is_asked, role.inclusive.is_asked & ~role.is_twice)]
+    parts = [part for role in roles for part in (role.own, role.inclusive)]
+    is_clear = clear_of_chance(
+        np.concatenate([part.p_values for part in parts]), np.concatenate([part.is_asked for part in parts])
     )
-    is_clear = clear_of_chance(p_values, is_asked)
     start = 0
     for role in roles:
-        num = len(role.is_twice)
+        num = len(role.frames)
         own, inclusive = is_clear[start : start + num], is_clear[start + num : start + 2 * num]
         start += 2 * num
         for row in range(num):

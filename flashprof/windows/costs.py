@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
-from flashprof.contracts.events import EventLog, Span
+from flashprof.contracts.events import EventLog
 from flashprof.contracts.localisation import BETWEEN
 from flashprof.contracts.results import Window, WindowKind
 from flashprof.windows.lanes import MAIN_THREAD, LaneTimes, lane_times
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    Times = NDArray[int64]
+from flashprof.windows.slices import LogSlices
 
 PhaseKey = tuple[str, str, str]
 """Role, phase, kind."""
@@ -47,8 +41,7 @@ class PhaseCosts:
     """The phases of one launch, by window."""
 
     def __init__(self, logs: Sequence[EventLog]) -> None:
-        """Look up spans by time: a window then costs what it holds, not what the launch holds."""
-        self._logs = [(log, *_edges(log.spans)) for log in logs]
+        self._slices = LogSlices(logs)
 
     def between(self, start_ns: int, end_ns: int, num_tokens: int) -> dict[PhaseKey, float]:
         """
@@ -78,7 +71,7 @@ class PhaseCosts:
             num_tokens: Of all ranks, above 0.
             launch: Run id, passed on.
         """
-        num_ranks = Counter(log.header.role for log, _, _ in self._logs)
+        num_ranks = Counter(log.header.role for log in self._slices.logs)
         lanes: defaultdict[RoleLane, defaultdict[OwnPhase, float]] = defaultdict(lambda: defaultdict(float))
         for role, times in self._times(start_ns, end_ns):
             for (phase, kind), own_ns in zip(times.phases, times.own_ns, strict=True):
@@ -86,7 +79,7 @@ class PhaseCosts:
         return LaneCosts(
             launch=launch,
             wall_ns_per_token=(end_ns - start_ns) / num_tokens,
-            trains=frozenset(log.header.role for log, _, _ in self._logs if log.header.trains),
+            trains=frozenset(log.header.role for log in self._slices.logs if log.header.trains),
             lanes={lane: dict(phases) for lane, phases in lanes.items() if is_followed(lane[1])},
         )
 
@@ -102,11 +95,9 @@ class PhaseCosts:
             num_supervised_tokens=0,
             num_padding_tokens=0,
         )
-        for log, starts_ns, ends_ns in self._logs:
-            # 100,000 comparisons take 0.1 ms; flattening as many spans takes 0.1 s.
-            inside = ((starts_ns < end_ns) & (ends_ns > start_ns)).nonzero()[0]
-            held = EventLog(header=log.header, spans=[log.spans[index] for index in inside])
-            for times in lane_times(held, [stretch]):
+        for log in self._slices.within(start_ns, end_ns):
+            # Cycles are for those who count steps.
+            for times in lane_times(replace(log, steps=[]), [stretch]):
                 yield log.header.role, times
 
 
@@ -145,11 +136,3 @@ def _since(log: EventLog, start_ns: int) -> EventLog:
 def is_followed(thread: str) -> bool:
     """Whether a lane may be what its role waits for: its main thread, or a device stream that this one feeds."""
     return thread == MAIN_THREAD or thread.startswith(f"{MAIN_THREAD}:cuda")
-
-
-def _edges(spans: Sequence[Span]) -> tuple[Times, Times]:
-    import numpy as np
-
-    starts_ns = np.fromiter((span.start_ns for span in spans), dtype=np.int64, count=len(spans))
-    ends_ns = np.fromiter((span.end_ns for span in spans), dtype=np.int64, count=len(spans))
-    return starts_ns, ends_ns

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from report_folders import edit, write_bisect, write_compare, write_run
+import study_results
+from report_folders import COLD_BLOCK, edit, localisation, write_bisect, write_compare, write_run
 
 from flashprof.app.report import make_report
 
@@ -52,7 +53,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     for number, (name, toggles) in enumerate(TOGGLES.items()):
         run = write_run(reports / name, hours=number, rate=1000.0 - 100 * number)
         edit(run / "summary.json", cell={"preset": "tiny", "toggles": toggles}, notes=[toggles])
-    write_compare(reports / "compare-1")
+    compared = replace(study_results.regression(), localisation=localisation("drafter", HOSTILE))
+    edit(write_compare(reports / "compare-1", compared) / "comparison.json", blocks=[COLD_BLOCK], notes=[HOSTILE])
     write_bisect(reports / "bisect-1")
     return make_report(reports).page.as_uri()
 
@@ -197,6 +199,18 @@ def test_a_flamegraph_tells_of_its_frames_by_mouse_and_by_keyboard(opened: Opene
     assert "step" in by_keyboard
     assert before != zoomed
     assert zoomed != graph.inner_html()
+
+
+def test_a_differential_flamegraph_shows_the_widths_of_either_arm(opened: Opened) -> None:
+    opened.go("compare/compare-1")
+    figure = opened.page.locator("[id='compare/compare-1'] figure.flame").first
+    figure.locator("[data-testid=flame-box][data-name*=build_masks]").first.hover()
+    told = figure.get_by_test_id("flame-hover").inner_text()
+    for arm in ("base", "candidate"):
+        figure.get_by_test_id(f"flame-widths-{arm}").check()
+
+        assert figure.locator("[data-testid=flame-box][data-name*=build_masks]").first.is_visible()
+    assert "build_masks" in told
 
 
 def test_a_timeline_is_zoomed_moved_and_reset(opened: Opened) -> None:

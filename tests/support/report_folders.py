@@ -15,6 +15,7 @@ import study_results
 
 from flashprof.contracts.comparison import StudyResult
 from flashprof.contracts.events import Header, encode_header
+from flashprof.contracts.localisation import FrameChange, Localisation, Part, ResourceChange, Ruling, Suspect
 from flashprof.contracts.results import Interval, RunSummary
 from flashprof.contracts.search import SearchResult
 from flashprof.contracts.site import Series, Timeline, TimelineLane
@@ -49,6 +50,19 @@ TIMELINE = Timeline(
     ),
     series=(Series(name="queue of drafter 0", at_s=(1.0, 2.0, 3.0), values=(0.0, 4.0, 2.0)),),
 )
+
+COLD_BLOCK = {
+    "number": 1,
+    "method": "cold",
+    "order": "BA",
+    "launches": ["cold-1", "cold-2"],
+    "site": "bench",
+    "difference": -0.1,
+    "base_log_tok_per_s": 7.0,
+    "num_windows": 6,
+    "length_s": 60.0,
+}
+"""As `comparison.json` holds it: `cold-2` is the base."""
 
 
 def write_run(
@@ -106,6 +120,47 @@ def write_bisect(path: Path, result: SearchResult | None = None) -> Path:
     made = replace(result or search_results.one_culprit(), search=path.name)
     (path / "result.json").write_text(search_to_json(made), encoding="utf-8")
     return path
+
+
+def localisation(role: str, text: str) -> Localisation:
+    """One part, one frame, one resource and one suspect, whose words are all *text*."""
+    zero = interval(1.0)
+    part = Part(
+        role=role,
+        phase=text,
+        kind="work",
+        base_ns_per_token=1.0,
+        candidate_ns_per_token=2.0,
+        charge=zero,
+        share=1.0,
+        through=(text,),
+        is_clear=True,
+    )
+    frame = FrameChange(
+        role=role,
+        name=text,
+        where=text,
+        phase=text,
+        was=text,
+        base_ns_per_token=1.0,
+        candidate_ns_per_token=2.0,
+        inclusive=zero,
+        own=zero,
+        is_clear=True,
+    )
+    return Localisation(
+        base=text,
+        candidate=text,
+        base_ns_per_token=1.0,
+        difference=zero,
+        limiting=(role, role),
+        parts=(part,),
+        explained_share=1.0,
+        frames=(frame,),
+        resources=(ResourceChange(place=text, name=text, unit=text, base=1.0, candidate=2.0),),
+        suspects=(Suspect(name=text, ruling=Ruling.NAMED, evidence=text),),
+        notes=(text,),
+    )
 
 
 def interval(rate: float, half: float = 0.005) -> Interval:

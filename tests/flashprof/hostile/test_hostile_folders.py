@@ -13,11 +13,10 @@ from types import MappingProxyType
 
 import pytest
 import study_results
-from report_folders import dump, edit, interval, write_bisect, write_compare, write_run
+from report_folders import dump, edit, localisation, write_bisect, write_compare, write_run
 
 from flashprof.app.report import make_report
 from flashprof.contracts.errors import UsageError
-from flashprof.contracts.localisation import FrameChange, Localisation, Part, ResourceChange, Ruling, Suspect
 
 SECRET = "a-secret-of-the-machine"
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -114,43 +113,7 @@ def bisected(run: Path, **changes: object) -> None:
 
 def localised(run: Path) -> None:
     """A comparison whose localisation is script in every text."""
-    zero = interval(1.0)
-    part = Part(
-        role=SCRIPT,
-        phase=SCRIPT,
-        kind="work",
-        base_ns_per_token=1.0,
-        candidate_ns_per_token=2.0,
-        charge=zero,
-        share=1.0,
-        through=(SCRIPT,),
-        is_clear=True,
-    )
-    frame = FrameChange(
-        role=SCRIPT,
-        name=SCRIPT,
-        where=SCRIPT,
-        phase=SCRIPT,
-        was=SCRIPT,
-        base_ns_per_token=1.0,
-        candidate_ns_per_token=2.0,
-        inclusive=zero,
-        own=zero,
-        is_clear=True,
-    )
-    found = Localisation(
-        base=SCRIPT,
-        candidate=SCRIPT,
-        base_ns_per_token=1.0,
-        difference=zero,
-        limiting=(SCRIPT, SCRIPT),
-        parts=(part,),
-        explained_share=1.0,
-        frames=(frame,),
-        resources=(ResourceChange(place=SCRIPT, name=SCRIPT, unit=SCRIPT, base=1.0, candidate=2.0),),
-        suspects=(Suspect(name=SCRIPT, ruling=Ruling.NAMED, evidence=SCRIPT),),
-        notes=(SCRIPT,),
-    )
+    found = localisation(SCRIPT, SCRIPT)
     write_compare(run.with_name("compare-hostile"), replace(study_results.regression(), localisation=found))
 
 

@@ -98,6 +98,21 @@ def test_wrappers_are_left_out() -> None:
     assert names.isdisjoint({"main", "run"})
 
 
+def test_what_is_around_everything_is_left_out_though_it_calls_several() -> None:
+    slower = {**STEPPING, (MAIN, RUN, MASK, BUILD): 200, (MAIN, WAIT, POLL): 200}
+
+    names = {change.name for change in changes(windows(STEPPING), windows(slower), drop=200.0)}
+
+    assert {"build_mask", "wait_for_room", "forward"} == names
+
+
+def test_a_wrapper_whose_own_time_clearly_grew_is_shown() -> None:
+    before = {(MAIN, RUN): 10, (MAIN, RUN, BUILD): 1000, (MAIN, WAIT): 1000}
+    after = {(MAIN, RUN): 110, (MAIN, RUN, BUILD): 4000, (MAIN, WAIT): 1000}
+
+    assert named(changes(windows(before), windows(after), drop=3100.0), "run").is_clear
+
+
 def test_a_function_around_everything_is_shown_for_its_own_time() -> None:
     slower = {**STEPPING, (MAIN,): 300}
 
@@ -131,6 +146,17 @@ def test_what_the_localised_phase_ran_comes_before_a_larger_wait_elsewhere() -> 
 
     assert ("target", "wait_for_room") == (blind[0].role, blind[0].name)
     assert ("drafter", "build_mask") == (led[0].role, led[0].name)
+
+
+def test_few_samples_in_the_localised_phase_come_before_many_elsewhere() -> None:
+    waiting = [windows({(MAIN, WAIT, POLL): num, (MAIN, RUN): 100}, role="target") for num in (500, 650)]
+    before, after = {(MAIN, RUN): 20, (MAIN, RUN, MASK, BUILD): 2}, {(MAIN, RUN): 20, (MAIN, RUN, MASK, BUILD): 5}
+
+    found = changes(
+        [*waiting[0], *windows(before, 2)], [*waiting[1], *windows(after, 2)], drop=10.0, focus=("drafter", "mask")
+    )
+
+    assert [("build_mask", False), ("wait_for_room", True)] == [(change.name, change.is_clear) for change in found[:2]]
 
 
 def test_time_between_phases_is_a_place_to_look_too() -> None:
