@@ -87,7 +87,7 @@ def _refuse_study(path: Path) -> None:
         f"{path} is no run but a comparison or a bisect",
         where=str(path),
         allowed="a run folder, or one of its launches",
-        next_command=f"export {path / LAUNCHES / first}",
+        next_command=f"flashprof export trace {path / LAUNCHES / first}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 DASH = "–"
 
@@ -33,6 +34,32 @@ def seconds(length_s: float) -> str:
 def loss(value: float) -> str:
     """A loss, three decimals."""
     return _written(value, 3)
+
+
+def time_text(ns: float) -> str:
+    """A time of some ns, about three digits in the unit that suits."""
+    scale, unit = time_unit(ns)
+    value = ns / scale
+    text = _written(value, 0 if abs(value) >= 99.95 or not value else 1 if abs(value) >= 9.995 else 2)
+    return text if text == DASH else f"{text} {unit}"
+
+
+def time_unit(largest_ns: float) -> tuple[float, str]:
+    """How many ns the unit has that suits a time, or a table whose largest is this one; and what it is called."""
+    size = abs(largest_ns)
+    return (1.0, "ns") if not size >= 999.5 else (1e3, "µs") if size < 999.5e3 else (1e6, "ms")
+
+
+def signed(value: float, write: Callable[[float], str]) -> str:
+    """An amount with its sign, whichever it is."""
+    text = write(value)
+    return f"+{text}" if value > 0 and any(digit in text for digit in "123456789") else text
+
+
+def amount(value: float) -> str:
+    """A number of whatever unit, about three digits."""
+    size = abs(value)
+    return _written(value, 0 if size >= 99.95 or not value else 1 if size >= 9.995 else 2)
 
 
 def _written(value: float, num_decimals: int) -> str:

@@ -162,17 +162,16 @@ def _beliefs(result: SearchResult) -> tuple[BeliefBar, ...]:
 
 def proof_effects(result: SearchResult) -> list[Effect]:
     """Each proof that was measured as a line of a picture."""
-    has_many = len({proof.cause for proof in result.proofs}) > 1
+    measured = [(proof, proof.comparison) for proof in result.proofs if proof.comparison is not None]
+    has_methods = len({item.method for _, item in measured}) > 1
+    has_causes = len({proof.cause for proof, _ in measured}) > 1
     effects = []
-    for proof in result.proofs:
-        item = proof.comparison
-        if item is None:
-            continue
-        place = f"{sentences.proof_place(proof)}, {sentences.method(item.method)}"
-        label = f"{sentences.proof_heading(result, proof)}: {place}" if has_many and proof.cause.members else place
+    for proof, item in measured:
+        cause = f"{sentences.shorten_ids(proof.cause.name)}: " if has_causes and proof.cause.members else ""
+        how = f", {sentences.method(item.method)}" if has_methods else ""
         least = item.rule.tolerance
         text = f"{change(item.effect.estimate, num_decimals(item.effect, least))} % ({span(item.effect, least)})"
-        effects.append(effect_of(label, text, item))
+        effects.append(effect_of(f"{cause}{sentences.proof_place(proof)}{how}", text, item))
     return effects
 
 

@@ -73,6 +73,7 @@ def drafter_records() -> list[Record]:
             span("unpack", at_ms + 60, at_ms + 65),
             span("mask", at_ms + 65, at_ms + 75, depth=1),
             span("forward", at_ms + 65, at_ms + 95),
+            span("unpack", at_ms + 66, at_ms + 70, thread="main:cuda0"),
             span("forward", at_ms + 70, at_ms + 98, thread="main:cuda0"),
             Gauge("queue", step, (at_ms + 99) * MS, 1.5 + step),
             Step(step, (at_ms + 100) * MS, *counts),

@@ -27,7 +27,7 @@ def test_what_was_written_is_said(run: Path, tmp_path: Path) -> None:
 
     assert 0 == done.return_value
     assert ["wrote", str(tmp_path / "t.json")] == done.stdout.split()[:2]
-    assert "holds  21 spans, 3 flows" in done.stdout
+    assert "holds  24 spans, 3 flows" in done.stdout
 
 
 def test_files_are_named_like_the_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +44,7 @@ def test_standard_output_holds_nothing_else(run: Path) -> None:
     trace = call("trace", run, "-o", "-")
     folded = call("folded", run, "--out", "-", "--role", "drafter", "--view", "gil")
 
+    assert (0, 0) == (trace.return_value, folded.return_value)
     assert json.loads(trace.stdout)["traceEvents"]
     assert "note   it has no summary.json" in trace.stderr
     assert "drafter 0;train (pipeline/train.py) 3\n" == folded.stdout

@@ -64,6 +64,15 @@ def test_the_frame_is_one_of_the_phase_that_is_named() -> None:
     assert "`" not in sentences.headline(back)
 
 
+def test_parts_of_less_than_a_tenth_are_left_to_the_table() -> None:
+    total = 41_500.0
+    small = localisations.part("log", 0.09 * total, 10.0, total)
+    found = localisations.one_phase()
+
+    assert [it.phase for it in sentences.named_parts(replace(found, parts=(found.parts[0], small)))] == ["mask"]
+    assert [it.phase for it in sentences.named_parts(replace(found, parts=(small,)))] == ["log"]
+
+
 def test_backquotes_are_the_headlines_own() -> None:
     text = sentences.headline(localisations.hostile("a`b\nc"))
 

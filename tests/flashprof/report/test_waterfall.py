@@ -23,6 +23,29 @@ def test_bars_are_coloured_by_direction_grey_in_noise_and_hatched_for_waits() ->
     assert outline.unbalanced == []
 
 
+def test_a_wait_within_noise_is_grey_and_a_small_bar_is_seen() -> None:
+    total = 40_000.0
+    parts = (
+        localisations.part("mask", 0.995 * total, 10.0, total),
+        localisations.part("wait_hidden", 2_600.0, 9_000.0, total, kind="wait"),
+        localisations.part("loss", -2_400.0, 10.0, total),
+    )
+    found = localisations.localisation(localisations.interval(total, 10.0), *parts)
+    bars = [it for tag, it in Outline(str(render_waterfall(found, id="w"))).elements if tag == "rect"]
+
+    assert [it["fill"] for it in bars] == ["var(--bad)", "var(--neutral)", "var(--good)"]
+    assert bars[1]["stroke"] == "none"
+
+
+def test_a_bar_next_to_nothing_is_drawn_as_a_line() -> None:
+    found = localisations.localisation(
+        localisations.interval(100_000.0, 10.0), localisations.part("mask", 99_990.0, 10.0, 100_000.0)
+    )
+    bars = [it for tag, it in Outline(str(render_waterfall(found, id="w"))).elements if tag == "rect"]
+
+    assert [it["width"] for it in bars] == ["97.99%", "0.3%"]
+
+
 def test_amounts_and_both_ends_are_written() -> None:
     text = " ".join(Outline(str(render_waterfall(localisations.one_phase(), id="w"))).text)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,9 +143,6 @@ def test_speedscope_holds_every_sample_and_each_frame_once(stacks: list[dict[tup
 
 
 def test_speedscope_reads_it() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    import json
-
     document = json.loads(speedscope_text([LANE], name="run", version="1"))
     jsonschema.validate(document, SCHEMA)
 

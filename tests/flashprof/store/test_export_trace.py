@@ -6,10 +6,12 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import export_runs
+import jsonschema
 import launch_files
 import pytest
 from export_runs import MS, span
@@ -17,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashprof.contracts.events import Record, Span, SpanKind, Step
+from flashprof.contracts.machine import GpuReading
 from flashprof.store.export_events import find_event_files
 from flashprof.store.export_trace import RunFacts, TraceStats, write_trace
 
@@ -95,7 +98,7 @@ def test_a_small_run_as_a_whole(tmp_path: Path) -> None:
     lines = [json.dumps(event, ensure_ascii=False) for event in document["traceEvents"]]
 
     assert {"run_id": "run", "outcome": "completed", "notes": []} == document["otherData"]
-    assert (21, 3, 0, []) == (stats.num_spans, stats.num_flows, stats.num_left_out, stats.notes)
+    assert (24, 3, 0, []) == (stats.num_spans, stats.num_flows, stats.num_left_out, stats.notes)
     # The drafter's first step.
     wanted = [event for event in document["traceEvents"] if event["pid"] == 3 and event.get("ts", 0) < 100_000]
     assert [
@@ -116,6 +119,7 @@ def test_a_small_run_as_a_whole(tmp_path: Path) -> None:
         ("X", "unpack", None),
         ("X", "forward", None),
         ("X", "mask", None),
+        ("X", "unpack", None),
         ("X", "forward", None),
     ] == [(event["ph"], event["name"], event.get("args")) for event in wanted]
     assert '{"ph": "X", "name": "mask", "cat": "work", "pid": 3, "tid": 3002, "ts": 65000.0, "dur": 10000.0}' in lines
@@ -128,6 +132,22 @@ def test_flows_lead_from_the_send_to_the_step_that_it_fed(tmp_path: Path) -> Non
 
     assert [(starts[event["id"]], event["ts"]) for event in of_kind(document, "f")] == [
         (40_000.0 + at, 60_000.0 + at) for at in (0, 100_000, 200_000)
+    ]
+
+
+def test_a_step_of_several_batches_has_an_arrow_from_each(tmp_path: Path) -> None:
+    sent: list[Record] = []
+    for number in range(4):
+        sent += [span("send", 10 * number, 10 * number + 5), Step(number, (10 * number + 6) * MS, number, 1, 0)]
+    taken: list[Record] = [span("unpack", 50, 51), Step(0, 60 * MS, 0 + 1, 2, 0)]
+    taken += [span("unpack", 70, 71), Step(1, 80 * MS, 2 + 3, 2, 0)]
+    export_runs.write_events(tmp_path, "target-0.jsonl", export_runs.header("target"), sent)
+    export_runs.write_events(tmp_path, TRAIN, export_runs.header("drafter"), taken)
+    document, _ = trace(tmp_path)
+    ends = {event["id"]: event["ts"] for event in of_kind(document, "f")}
+
+    assert [(0.0, 50_000.0), (10_000.0, 50_000.0), (20_000.0, 70_000.0), (30_000.0, 70_000.0)] == [
+        (event["ts"], ends[event["id"]]) for event in of_kind(document, "s")
     ]
 
 
@@ -150,8 +170,29 @@ def test_windows_and_disturbed_ones_and_the_machine(tmp_path: Path) -> None:
     assert [(0.0, 3.0), (500_000.0, 3.0)] == busy
 
 
+def test_gpus_stand_where_they_were_read(tmp_path: Path) -> None:
+    export_runs.write_run(tmp_path / "run")
+    gpu = GpuReading(
+        index=2,
+        sm_clock_mhz=1980,
+        throttle_reasons=(),
+        temperature_c=60,
+        power_w=float("nan"),
+        utilization_pct=95,
+        num_foreign_processes=0,
+    )
+    readings = [replace(launch_files.reading(now_s, busy_cpu_s=0.0), gpus=(gpu,)) for now_s in (0.0, 0.5)]
+    document, _ = trace(tmp_path / "run", RunFacts(run_id="run", readings=readings))
+    told = [(e["name"], e["ts"], e["args"]["value"]) for e in of_kind(document, "C") if e["name"].startswith("GPU")]
+
+    assert [
+        ("GPU 2: SM clock, MHz", 500_000.0, 1980.0),
+        ("GPU 2: temperature, °C", 500_000.0, 60.0),
+        ("GPU 2: busy, %", 500_000.0, 95.0),
+    ] == told
+
+
 def test_it_is_a_chrome_trace(tmp_path: Path) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     export_runs.write_run(tmp_path / "run")
     document, _ = trace(tmp_path / "run", RunFacts(run_id="run", windows=export_runs.WINDOWS))
 
@@ -232,7 +273,7 @@ def test_lines_that_hold_no_sound_record_are_counted_and_end_the_flows(tmp_path:
     path.write_text("\n".join([head, *lines[:3], *broken, *lines[3:]]) + "\n")
     document, stats = trace(tmp_path / "run")
 
-    assert 21 == stats.num_spans == len(slices(document))
+    assert 24 == stats.num_spans == len(slices(document))
     assert len(broken) == stats.num_left_out
     assert 1 == stats.num_flows == len(of_kind(document, "s"))
 
