@@ -14,7 +14,6 @@ from flashprof.app.cells import known_before_launch, survey, toggle_facts
 from flashprof.app.course import Course
 from flashprof.app.earlier import Earlier, find_earlier
 from flashprof.app.existing import compare_runs
-from flashprof.app.explain import FOLDER as EXPLAINED
 from flashprof.app.explain import Explainer
 from flashprof.app.findings import add_phases, machine_notes, read_launches
 from flashprof.app.launches import StudyLaunches, first_env, sites_of
@@ -35,6 +34,7 @@ from flashprof.report.compare_console import render_study
 from flashprof.report.compare_markdown import render_study_markdown
 from flashprof.report.compare_sentences import change, span
 from flashprof.store.calibration_file import find_calibration
+from flashprof.store.journal import EXPLAINED
 from flashprof.store.study_folder import Question, StudyFolder, open_study, study_id
 from flashprof.store.study_result import study_to_json
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from flashprof.app.progress import Progress
 from flashprof.app.run import run
 from flashprof.app.search_subjects import Start
+from flashprof.contracts.comparison import Arm
 from flashprof.contracts.errors import FlashProfError, FormatError
 from flashprof.contracts.experiment import Experiment, Output, Sampling, WindowPlan
 from flashprof.contracts.outcome import Outcome
 from flashprof.store.run_folder import read_manifest
 
-FOLDER = "explained"
 MIN_PROFILE = 2
 """Windows whose scatter tells noise from a change."""
 
@@ -31,19 +31,20 @@ class Explainer:
     windows: WindowPlan
     progress: Progress
 
-    def explain(self, cell: str, label: str, start: Callable[[], Start]) -> str:
+    def explain(self, cell: str, arm: Arm, label: str, start: Callable[[], Start]) -> str:
         """
         Launch *cell* unless an earlier call did.
 
         Args:
             cell: Its id.
+            arm: What it is here.
             label: For a person.
             start: Makes what it is started as.
 
         Returns:
             Why there is no such launch; empty where there is one.
         """
-        run_id = explain_id(cell)
+        run_id = explain_id(cell, arm)
         if is_explained(self.folder / run_id):
             return ""
         for left in (self.folder / run_id, self.folder / f".{run_id}.part"):
@@ -69,9 +70,9 @@ class Explainer:
         )
 
 
-def explain_id(cell: str) -> str:
-    """Name of the run folder that explains *cell*: ids hold characters that no folder should."""
-    return f"cell-{hashlib.sha256(cell.encode()).hexdigest()[:12]}"
+def explain_id(cell: str, arm: Arm) -> str:
+    """Name of the run folder that explains *cell* as one arm: ids hold characters that no folder should."""
+    return f"{arm}-{hashlib.sha256(cell.encode()).hexdigest()[:12]}"
 
 
 def is_explained(folder: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from flashprof.app.explain import FOLDER, Explainer, explain_id
+from flashprof.app.explain import Explainer, explain_id
 from flashprof.app.hot import hot_results
 from flashprof.app.judging import MachineJudge
 from flashprof.app.launches import StudyLaunches
@@ -14,13 +14,14 @@ from flashprof.contracts.comparison import Arm, Block, Method
 from flashprof.contracts.events import EventLog
 from flashprof.decide.orders import ARM_OF
 from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
+from flashprof.store.journal import EXPLAINED
 from flashprof.store.study_folder import StudyFolder
 
 
 def explain_arms(explainer: Explainer, launches: StudyLaunches, names: tuple[str, str]) -> tuple[str, ...]:
     """Launch both arms with samplers; returns why one could not be, which ends it."""
     for arm, name in zip(Arm, names, strict=True):
-        why = explainer.explain(arm, name, lambda arm=arm: launches.start(arm))  # type: ignore[misc]
+        why = explainer.explain(arm, arm, name, lambda arm=arm: launches.start(arm))  # type: ignore[misc]
         if why:
             return (why,)
     return ()
@@ -43,14 +44,17 @@ def localise_study(
     """
     counted = [block for block in blocks if not block.disturbances]
     launches = list(dict.fromkeys(run_id for block in counted for run_id in block.launches))
-    explained = [explain_id(arm) for arm in Arm]
-    found = [*(folder.launches / run_id for run_id in launches), *(folder.path / FOLDER / name for name in explained)]
+    explained = [explain_id(arm, arm) for arm in Arm]
+    found = [
+        *(folder.launches / run_id for run_id in launches),
+        *(folder.path / EXPLAINED / name for name in explained),
+    ]
     return localise([path for path in found if path.is_dir()], _pick(counted), names=names, seed=seed)
 
 
 def _pick(counted: Sequence[Block]) -> Pick:
     arms = {run_id: arm for block in counted if block.method is Method.COLD for run_id, arm in _sides(block)}
-    arms |= {explain_id(arm): arm for arm in Arm}
+    arms |= {explain_id(arm, arm): arm for arm in Arm}
     numbers = {block.number for block in counted if block.method is Method.HOT}
 
     def pick(folder: Path, logs: Sequence[EventLog]) -> ArmWindows:

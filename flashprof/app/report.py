@@ -14,18 +14,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from flashprof import __version__
 from flashprof.app.judging import MachineJudge, measured_windows
 from flashprof.app.trends import find_trends
-from flashprof.contracts.comparison import Method
+from flashprof.contracts.comparison import Arm
 from flashprof.contracts.errors import FormatError, ToolError, UsageError
 from flashprof.contracts.profiles import ProfiledWindow
 from flashprof.contracts.results import WindowKind
-from flashprof.contracts.site import BrokenFolder, CompareView, RunView, Site
+from flashprof.contracts.site import BisectView, BrokenFolder, CompareView, RunView, Site
 from flashprof.sample.profiles import read_profiles
 from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
+from flashprof.store.journal import EXPLAINED
 from flashprof.store.report_reader import StoredRun, broken, read_reports
 from flashprof.store.safe_read import check_tree, printable, read_bytes
 from flashprof.store.timeline_file import read_timeline
@@ -40,6 +41,9 @@ MAX_SAMPLES_BYTES = 32 * 2**20
 STRANGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What values that no run has measured do to code that trusts them: one such folder must not cost the page."""
 MAX_NAMED = 3
+
+
+View = TypeVar("View", CompareView, BisectView)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +133,10 @@ def _site(reports: Path, target: Path) -> Site:
             *(_with_profiles(view, stored.runs, failures) for view in stored.compares[:NUM_DETAILED]),
             *stored.compares[NUM_DETAILED:],
         ),
-        bisects=stored.bisects,
+        bisects=(
+            *(_with_profiles(view, stored.runs, failures) for view in stored.bisects[:NUM_DETAILED]),
+            *stored.bisects[NUM_DETAILED:],
+        ),
         trends=find_trends(runs),
         broken=(*stored.broken, *failures),
         notes=tuple(notes),
@@ -178,19 +185,19 @@ def _profiles(run: StoredRun) -> tuple[ProfiledWindow, ...]:
     return read_profiles(samples, launch=run.view.summary.run_id, windows=lengths)
 
 
-def _with_profiles(view: CompareView, runs: Sequence[StoredRun], failures: list[BrokenFolder]) -> CompareView:
-    """The comparison with the stacks of its cold launches, by arm; hot blocks have none of one arm."""
-    launches = {run.path.name: run for run in runs if run.view.is_part_of == view.result.study}
-    arms: dict[str, list[ProfiledWindow]] = {"A": [], "B": []}
-    for block in view.result.blocks:
-        if block.method is Method.COLD and not block.disturbances:
-            for name, arm in zip(block.launches, block.order, strict=False):
-                if name in launches and arm in arms:
-                    try:
-                        arms[arm] += _profiles(launches[name])
-                    except (FormatError, OSError, *STRANGE) as error:
-                        failures.append(_failure(launches[name], error))
-    return replace(view, base_profiles=tuple(arms["A"]), candidate_profiles=tuple(arms["B"]))
+def _with_profiles(view: View, runs: Sequence[StoredRun], failures: list[BrokenFolder]) -> View:
+    """With the stacks of the launches that explain it, the newest of each arm: an earlier call may have had others."""
+    name = view.folder.rstrip("/").rpartition("/")[2]
+    arms: dict[Arm, tuple[ProfiledWindow, ...]] = {}
+    for run in runs:
+        arm = next((arm for arm in Arm if run.path.name.startswith(f"{arm}-")), None)
+        if run.path.parent.name == EXPLAINED and run.view.is_part_of == name and arm is not None and arm not in arms:
+            try:
+                arms[arm] = _profiles(run)
+            except (FormatError, OSError, *STRANGE) as error:
+                failures.append(_failure(run, error))
+    base, candidate = (arms.get(arm, ()) for arm in Arm)
+    return replace(view, base_profiles=base, candidate_profiles=candidate)
 
 
 def _drawn(site: Site, draw: Callable[[Site], str]) -> tuple[Site, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from flashprof.app.explain import FOLDER, Explainer
-from flashprof.app.localise_search import explain_cells, explained_cells, localise_search
+from flashprof.app.explain import Explainer
+from flashprof.app.localise_search import arms_of, explain_cells, explained_cells, localise_search
 from flashprof.app.search_launches import SearchLaunches
 from flashprof.app.search_plan import Known
 from flashprof.contracts.search import SearchResult
+from flashprof.store.journal import EXPLAINED
 
 
 def explained(result: SearchResult, launches: SearchLaunches, known: Known) -> SearchResult:
@@ -20,7 +21,7 @@ def explained(result: SearchResult, launches: SearchLaunches, known: Known) -> S
     folder = launches.folder.parent
     notes: tuple[str, ...] = ()
     if request.explain:
-        explainer = Explainer(folder=folder / FOLDER, windows=request.windows, progress=launches.progress)
+        explainer = Explainer(folder=folder / EXPLAINED, windows=request.windows, progress=launches.progress)
         cells = explained_cells(known.plan.space, result.culprits)
         notes = explain_cells(explainer, known.subjects, cells, launches.ports)
     return localised(replace(result, notes=(*result.notes, *notes)), folder, known)
@@ -32,5 +33,6 @@ def localised(result: SearchResult, folder: Path, known: Known) -> SearchResult:
         return result
     cells = explained_cells(known.plan.space, result.culprits)
     names = (known.subjects.label(cells[0]), known.subjects.label(cells[1]))
-    found = localise_search(folder, cells, names=names, seed=known.plan.seed)
+    side = arms_of(known.plan.space, result.culprits, known.question.kind)
+    found = localise_search(folder, cells, side, names=names, seed=known.plan.seed)
     return replace(result, localisation=found.localisation if found else None)

@@ -21,6 +21,7 @@ COMMANDS = MappingProxyType(
         "compare": ("flashprof.cli.compare", "Is a candidate slower? Effect, interval, verdict, cost."),
         "bisect": ("flashprof.cli.bisect", "Which toggles, or which commit, made it slower? With the proof."),
         "report": ("flashprof.cli.report", "One page of all runs, comparisons and bisects; needs no network."),
+        "export": ("flashprof.cli.export", "Write runs for Perfetto, speedscope, flamegraph.pl, pandas."),
         "calibrate": ("flashprof.cli.calibrate", "What this machine can tell apart, and in how many minutes."),
         "doctor": ("flashprof.cli.doctor", "What this machine can and cannot measure, and how to fix it."),
     }

@@ -228,7 +228,7 @@ def _decode_header(line: str, *, where: str) -> Header:
                 next_command="read it with the FlashProf that wrote it, or measure again",
             )
         return Header(**{key: raw[key] for key in known})
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(
             "not a FlashProf events file: its first line is no header",
             where=where,
@@ -252,6 +252,6 @@ def decode_record(line: str) -> Record | None:
                 return Ack(*fields)
             case "mark":
                 return Mark(*fields)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
     return None

@@ -9,7 +9,9 @@ from flashprof.contracts.comparison import Verdict
 from flashprof.contracts.search import SearchResult
 from flashprof.report import bisect_rows as rows
 from flashprof.report import bisect_sentences as sentences
+from flashprof.report import localisation_console
 from flashprof.report.compare_sentences import plural
+from flashprof.report.localisation_sentences import focus
 from flashprof.report.page import heading, make_console, plain_table, print_lines, print_paths, text_of
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ def render_search(result: SearchResult, *, color: bool, width: int) -> str:
     _print_answer(console, result)
     _print_causes(console, result)
     _print_proofs(console, result)
+    if result.localisation is not None:
+        shades = localisation_console.UNICODE if color else localisation_console.ASCII
+        localisation_console.print_localisation(console, result.localisation, shades)
     _print_beliefs(console, result, marks)
     _print_cells(console, result, marks)
     _print_facts(console, result)
@@ -56,7 +61,7 @@ def _print_answer(console: Console, result: SearchResult) -> None:
     print_lines(console, [sentences.answer(result)], style="bold red" if is_failed else STYLES[result.verdict])
     print_lines(console, [sentences.gains(result)], style="bold")
     if not is_failed:
-        print_lines(console, [result.reason, sentences.standing(result)], style="")
+        print_lines(console, [result.reason, sentences.standing(result), focus(result.focus)], style="")
     print_lines(console, [sentences.interrupted(result), sentences.to_resolve(result)], style="bold")
     _print_failures(console, result.failures)
     print_lines(console, [sentences.between(result), sentences.cell(result)], style="dim")

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from flashprof.contracts.search import SearchResult
 from flashprof.report import bisect_rows as rows
 from flashprof.report import bisect_sentences as sentences
+from flashprof.report.localisation_markdown import localisation_blocks
+from flashprof.report.localisation_sentences import focus
 from flashprof.report.pipe_table import escape, pipe_table
 
 BAR_WIDTH = 20
@@ -14,7 +16,8 @@ BAR_WIDTH = 20
 
 def render_search_markdown(result: SearchResult) -> str:
     """The whole report as GitHub-flavoured Markdown; anything may be missing in *result*."""
-    tables = (_causes(result), _proofs(result), _beliefs(result), _cells(result))
+    localised = localisation_blocks(result.localisation) if result.localisation else ()
+    tables = (_causes(result), _proofs(result), localised, _beliefs(result), _cells(result))
     sections = (_answer(result), *tables, _facts(result))
     return "\n\n".join(block for section in sections for block in section if block) + "\n"
 
@@ -22,7 +25,7 @@ def render_search_markdown(result: SearchResult) -> str:
 def _answer(result: SearchResult) -> Iterator[str]:
     yield f"# {escape(' → '.join(sentences.ends(result)))}"
     yield f"**{escape(sentences.answer(result))}**"
-    reasons = () if sentences.is_failed(result) else (result.reason, sentences.standing(result))
+    reasons = () if sentences.is_failed(result) else (result.reason, sentences.standing(result), focus(result.focus))
     command, what_for = sentences.next_step(result)
     facts = (sentences.gains(result), *reasons, sentences.interrupted(result), sentences.to_resolve(result))
     yield _list((*facts, f"next: `{command}` {what_for}" if command else ""))

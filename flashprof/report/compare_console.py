@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flashprof.contracts.comparison import Block, Comparison, StudyResult, Verdict
 from flashprof.report import compare_sentences as sentences
+from flashprof.report import localisation_console
 from flashprof.report.compare_strip import ASCII, UNICODE, Marks, scale, strip_rows
 from flashprof.report.page import heading, make_console, plain_table, print_lines, print_paths, text_of
 
@@ -40,7 +41,10 @@ def render_study(result: StudyResult, *, color: bool, width: int) -> str:
     for comparison in result.comparisons:
         chosen = [block for block in result.blocks if block.method is comparison.method]
         _print_strip(console, comparison, chosen, UNICODE if color else ASCII)
-    if result.comparisons:
+    if result.localisation is not None:
+        shades = localisation_console.UNICODE if color else localisation_console.ASCII
+        localisation_console.print_localisation(console, result.localisation, shades)
+    elif result.comparisons:
         _print_phases(console, result.comparisons)
     _print_facts(console, result)
     return text_of(console)

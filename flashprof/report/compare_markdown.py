@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from flashprof.contracts.comparison import Block, Comparison, StudyResult
 from flashprof.report import compare_sentences as sentences
+from flashprof.report.localisation_markdown import localisation_blocks
 from flashprof.report.pipe_table import escape, pipe_table
 
 
 def render_study_markdown(result: StudyResult) -> str:
     """The whole report as GitHub-flavoured Markdown; anything may be missing in *result*."""
-    tables = (_comparisons(result.comparisons), _blocks(result.blocks), _phases(result))
+    localised = localisation_blocks(result.localisation) if result.localisation else ()
+    phases = () if result.localisation else _phases(result)
+    tables = (_comparisons(result.comparisons), localised, _blocks(result.blocks), phases)
     sections = (_answer(result), *tables, _facts(result))
     return "\n\n".join(block for section in sections for block in section if block) + "\n"
 

@@ -28,6 +28,8 @@ from flashprof.store.run_folder import unwritable
 
 JOURNAL = "journal.jsonl"
 LAUNCHES = "launches"
+EXPLAINED = "explained"
+"""Launches with samplers that show why; no verdict is read from them, and no journal knows them."""
 
 Fact = TypeVar("Fact")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -23,7 +24,7 @@ from flashprof.contracts.site import BisectView, BrokenFolder, CompareView, RunV
 from flashprof.store import run_folder, search_result, study_result, summary_file
 from flashprof.store.calibration_file import FILE as CALIBRATION_FILE
 from flashprof.store.from_json import from_json
-from flashprof.store.journal import LAUNCHES
+from flashprof.store.journal import EXPLAINED, LAUNCHES
 from flashprof.store.safe_read import has_file, names_in, printable, read_document, read_head
 
 Kind = TypeVar("Kind")
@@ -214,16 +215,14 @@ class _Reader:
         )
 
     def _launches(self, place: _Place) -> str:
-        """Read the launches of a study; returns when the first of them began."""
-        try:
-            names = names_in(place.reports, *place.names, LAUNCHES)
-        except FileNotFoundError:
-            return ""
+        """Read the launches of a study, and those that explain it; returns when the first of them began."""
         num_before, num_broken = len(self._runs), len(self._broken)
-        for name in names:
-            if not name.startswith("."):
-                launch = _Place(place.reports, (*place.names, LAUNCHES, name))
-                self._try(launch, partial(self._run, launch, is_part_of=place.shown))
+        for folder in (LAUNCHES, EXPLAINED):
+            with suppress(FileNotFoundError):
+                for name in names_in(place.reports, *place.names, folder):
+                    if not name.startswith("."):
+                        launch = _Place(place.reports, (*place.names, folder, name))
+                        self._try(launch, partial(self._run, launch, is_part_of=place.shown))
         extra = self._broken[num_broken + MAX_BROKEN_LAUNCHES :]
         if extra:
             del self._broken[num_broken + MAX_BROKEN_LAUNCHES :]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from report_folders import COLD_BLOCK, STACKS, edit, write_bisect, write_compare, write_run
+from report_folders import STACKS, write_bisect, write_compare, write_run
 
 from flashprof.app.report import FIGURES, NUM_DETAILED, Drawers, make_report
 from flashprof.contracts.errors import UsageError
@@ -117,14 +117,20 @@ def test_a_damaged_part_is_named_and_the_rest_of_the_run_is_shown(tmp_path: Path
     assert site.runs[0].timeline is None
 
 
-def test_a_comparison_has_the_stacks_of_its_cold_launches_by_arm(tmp_path: Path) -> None:
-    path = write_compare(tmp_path / "compare-1", num_launches=3)
-    left_out = {**COLD_BLOCK, "number": 2, "launches": ["cold-3", "cold-1"], "disturbances": ["busy"]}
-    edit(path / "comparison.json", blocks=[COLD_BLOCK, left_out])
-    (view,) = make_report(tmp_path, drawers=drawers()).site.compares
+@pytest.mark.parametrize(("write", "views"), [(write_compare, "compares"), (write_bisect, "bisects")])
+def test_a_verdict_has_the_stacks_of_the_launches_that_explain_it(
+    tmp_path: Path, write: Callable[[Path], Path], views: str
+) -> None:
+    path = write(tmp_path / "study-1")
+    for name, hours in (("base-1", 1), ("base-2", 2), ("candidate-1", 1)):
+        write_run(path / "explained" / name, hours=hours)
+    site = make_report(tmp_path, drawers=drawers()).site
+    (view,) = getattr(site, views)
 
-    assert {"cold-2"} == {profile.launch for profile in view.base_profiles}
-    assert {"cold-1"} == {profile.launch for profile in view.candidate_profiles}
+    # The newer one of the base: an earlier call named another culprit.
+    assert {"base-2"} == {profile.launch for profile in view.base_profiles}
+    assert {"candidate-1"} == {profile.launch for profile in view.candidate_profiles}
+    assert {"study-1"} == {run.is_part_of for run in site.runs}
 
 
 def test_figures_are_drawn_into_a_folder_of_their_own(tmp_path: Path) -> None:
