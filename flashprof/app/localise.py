@@ -85,6 +85,7 @@ def localise(folders: Sequence[Path], pick: Pick, *, names: tuple[str, str], see
                 _add(arm, folder, logs, of_arm, is_shared=is_shared)
     base, candidate = arms
     rng = np.random.default_rng(seed)
+    base.costs, candidate.costs = _comparable(base.costs, candidate.costs)
     charges = charge_phases(base.costs, candidate.costs, rng)
     if charges is None:
         return None
@@ -123,6 +124,13 @@ def measure_window(*, start_ns: int, end_ns: int, num_steps: int, num_tokens: in
         num_supervised_tokens=0,
         num_padding_tokens=0,
     )
+
+
+def _comparable(base: Sequence[LaneCosts], candidate: Sequence[LaneCosts]) -> tuple[list[LaneCosts], list[LaneCosts]]:
+    """Windows of launches that hold both arms, where there are such: what a launch draws is then the same for both."""
+    shared = {window.launch for window in base} & {window.launch for window in candidate}
+    old, new = ([window for window in costs if window.launch in shared or not shared] for costs in (base, candidate))
+    return old, new
 
 
 def _add(arm: _Arm, folder: Path, logs: Sequence[EventLog], windows: Sequence[Window], *, is_shared: bool) -> None:
@@ -166,9 +174,13 @@ def _localisation(charges: Charges, base: _Arm, candidate: _Arm, rng: Any, names
         resources=resource_changes(base.evidence, candidate.evidence),
         suspects=suspects(old, new, charges.parts, frames, drop_ns),
         num_windows=(len(base.costs), len(candidate.costs)),
-        num_launches=(len(base.evidence), len(candidate.evidence)),
+        num_launches=(_num_launches(base), _num_launches(candidate)),
         notes=(*(() if charges.is_by_launch else (ONE_LAUNCH,)), *(() if has_stacks else (NO_STACKS,))),
     )
+
+
+def _num_launches(arm: _Arm) -> int:
+    return len({window.launch for window in arm.costs})
 
 
 def _limiting(evidence: ArmEvidence) -> str:
