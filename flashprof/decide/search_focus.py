@@ -33,7 +33,7 @@ def focused_values(readings: Sequence[Reading], focus: Focus | None) -> list[flo
     """Log tok/s of each reading, as it is counted or as the focus sees it."""
     if focus is None:
         return [reading.log_tok_per_s for reading in readings]
-    return [focus.log_tok_per_s(reading.phases, reading.log_tok_per_s) for reading in readings]
+    return [focus.log_tok_per_s(reading.phases) for reading in readings]
 
 
 def focused_noise(noise: NoisePrior, focus: Focus | None) -> NoisePrior:

@@ -1,10 +1,10 @@
 """
 The part of the step in which good and bad differ: a signal with the noise of all the rest taken out. Pure.
 
-A launch draws its speed once, and every phase is slower or faster by about the same share; so does a neighbour's load.
-A change that lies in one phase is then seen far better in the time of this phase than in tok/s. What the rest of the
-step costs is set to its mean over all readings: values stay on the scale of log tok/s, and so do effects. That the
-rest does not differ is checked on the ends; and a culprit is always shown on tok/s itself.
+What a launch draws once, and what neighbours do, slows all phases by about the same factor. A change that lies in some
+phases is then seen far better in how long these take *beside the others* than in tok/s. So the rest of the step is the
+clock: values are what tok/s would be, had the rest taken its mean time. They stay on the scale of log tok/s, and so do
+effects. Which phases differ is read from the ends; and a culprit is always shown on tok/s itself.
 """
 
 from __future__ import annotations
@@ -23,16 +23,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
 Phases = Mapping[str, float]
 """Own time of each phase of the training lane, gaps among them: they add up to the wall time of a token, in ns."""
 
-MIN_LAUNCH_SD = 0.02
-"""What launches of one cell differ by before it is known better: two cores of a virtual machine have 2 to 5 %."""
+PHASE_LAUNCH_SD = 0.02
+"""By how much a phase differs from launch to launch beside the others, as a share of itself."""
 CLEAR = 4.0
 """Standard errors by which a phase must differ. Of 20 phases of two launches alike, one in 800 pairs has one so far."""
 ALIKE = 3.0
 """Standard errors within which the rest may differ."""
+MIN_EXPLAINED = 2 / 3
+"""Of the drop, by the phases in focus, where the rest differs by more: launches of a busy machine differ by 20 %."""
+MIN_TO_KNOW = 8
+"""Readings that show how much the rest differs anyway; before, it is taken from calibration or a guess."""
 MAX_NOISE_SHARE = 0.7
 """With more of the noise left than this, a search gains less than one reading in two."""
 MIN_READINGS = 2
@@ -44,25 +49,17 @@ class Focus:
     """Where to look."""
 
     phases: tuple[str, ...]
-    """Those that differ between the ends, either way."""
+    """Those that differ between the ends beside the others, either way."""
     rest_ns: float
-    """What all others cost a token."""
+    """What all others cost a token, mean over all readings."""
     noise_share: float
     """Of the sd of log tok/s, what is left of it."""
 
-    def log_tok_per_s(self, phases: Phases, log_tok_per_s: float) -> float:
-        """
-        Say what tok/s would be, had the rest of the step taken its mean time.
-
-        Args:
-            phases: Of one reading.
-            log_tok_per_s: As it was counted, adjusted for what its batches were made of; the adjustment is kept in
-                proportion to the time that the focus has of the step.
-        """
+    def log_tok_per_s(self, phases: Phases) -> float:
+        """Say what tok/s would be, had the rest of the step taken its mean time; *phases* of one reading."""
         focused_ns = sum(phases.get(phase, 0.0) for phase in self.phases)
-        wall_ns = sum(phases.values())
-        adjustment = log_tok_per_s + math.log(wall_ns / 1e9)
-        return -math.log((self.rest_ns + focused_ns) / 1e9) + adjustment * focused_ns / wall_ns
+        rest_ns = sum(phases.values()) - focused_ns
+        return -math.log(self.rest_ns * (1 + focused_ns / rest_ns) / 1e9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,50 +81,99 @@ def find_focus(good: End, bad: End, everything: Sequence[Phases], noise: NoisePr
         noise: What windows and launches of one cell scatter by.
 
     Returns:
-        None where too little is known, no phase differs clearly, the rest differs too, or too much noise is left.
+        None where too little is known, no phase differs clearly beside the others, the rest has more than a third of
+        the drop and differs clearly, or too much noise is left.
     """
     if min(len(good.phases), len(bad.phases)) < MIN_READINGS:
         return None
     names = sorted({name for phases in everything for name in phases})
-    ends = [np.array([[phases.get(name, 0.0) for name in names] for phases in end.phases]) for end in (good, bad)]
-    nums = (good.num_launches, bad.num_launches)
-    is_clear = np.array(
-        [_is_apart(ends[0][:, place], ends[1][:, place], nums, noise, by=CLEAR) for place in range(len(names))]
-    )
+    old, new = (np.array([[phases.get(name, 0.0) for name in names] for phases in end.phases]) for end in (good, bad))
+    ends = _Ends(old=old, new=new, share=1 / good.num_launches + 1 / bad.num_launches, noise=noise)
+    is_clear = ends.clear_phases()
     if not is_clear.any() or is_clear.all():
         return None
-    old, new = ends
-    rest = (old[:, ~is_clear].sum(axis=1), new[:, ~is_clear].sum(axis=1))
-    if _is_apart(*rest, nums, noise, by=ALIKE):
+    chosen = tuple(name for name, clear in zip(names, is_clear, strict=True) if clear)
+    rests_ns = [sum(ns for name, ns in phases.items() if name not in chosen) for phases in everything]
+    if min(rests_ns) <= 0 or not ends.is_told_by(is_clear, rests_ns):
         return None
-    inside_ns = _spread(old[:, is_clear].sum(axis=1), new[:, is_clear].sum(axis=1), noise)
-    noise_share = inside_ns / _spread(old.sum(axis=1), new.sum(axis=1), noise)
+    focus = Focus(phases=chosen, rest_ns=fmean(rests_ns), noise_share=1.0)
+    noise_share = max(
+        _scatter(focus, (good, bad)) / math.hypot(noise.window_sd, noise.launch_sd), ends.share_of(is_clear)
+    )
     if noise_share > MAX_NOISE_SHARE:
         return None
-    chosen = tuple(name for name, clear in zip(names, is_clear, strict=True) if clear)
-    rest_ns = fmean(sum(ns for name, ns in phases.items() if name not in chosen) for phases in everything)
-    return Focus(phases=chosen, rest_ns=rest_ns, noise_share=noise_share)
+    return Focus(phases=chosen, rest_ns=focus.rest_ns, noise_share=noise_share)
 
 
-def _is_apart(good: Floats, bad: Floats, num_launches: tuple[int, int], noise: NoisePrior, *, by: float) -> bool:
-    """Whether the means differ by more than *by* standard errors: of windows within a launch, and of launches."""
-    launch_ns = _launch_sd(good, bad, noise)
-    windows = _window_sd(good, bad, noise) ** 2 * (1 / len(good) + 1 / len(bad))
-    error = math.sqrt(windows + launch_ns**2 * (1 / num_launches[0] + 1 / num_launches[1]))
-    return abs(float(bad.mean() - good.mean())) > by * error
+@dataclass(frozen=True, kw_only=True)
+class _Ends:
+    old: Floats
+    """(num_readings, num_phases) of the good end."""
+    new: Floats
+    """Of the bad one."""
+    share: float
+    """1 / launches of good + 1 / launches of bad."""
+    noise: NoisePrior
+
+    def clear_phases(self) -> Flags:
+        """(num_phases,) those that differ at the pace of the others."""
+        old_ns, new_ns = self.old.mean(axis=0), self.new.mean(axis=0)
+        pace = _weighted_median(new_ns / np.maximum(old_ns, 1e-9), np.minimum(old_ns, new_ns))
+        # Each window at its own pace: what slows all phases alike is no scatter of one phase.
+        old, new = self.old / self._pace_of(self.old, old_ns), self.new / self._pace_of(self.new, new_ns)
+        scatter = np.maximum(_pooled_sd(old, new), self.noise.window_sd * np.maximum(old_ns, new_ns / pace))
+        windows = 1 / len(old) + 1 / len(new)
+        launch_ns = PHASE_LAUNCH_SD * np.maximum(old_ns, new_ns / pace)
+        error: Floats = np.sqrt(scatter**2 * windows + launch_ns**2 * self.share)
+        clear: Flags = np.abs(new_ns / pace - old_ns) > CLEAR * error
+        return clear
+
+    def is_told_by(self, is_clear: Flags, rests_ns: Sequence[float]) -> bool:
+        """
+        Whether these phases have most of the drop, or the rest does not differ more than it does anyway.
+
+        Args:
+            is_clear: Of each phase.
+            rests_ns: What the others cost in every reading of the search.
+        """
+        drop = self.new.sum(axis=1).mean() - self.old.sum(axis=1).mean()
+        rest = self.new[:, ~is_clear].sum(axis=1).mean() - self.old[:, ~is_clear].sum(axis=1).mean()
+        if abs(drop - rest) >= MIN_EXPLAINED * abs(drop) and (drop - rest) * drop > 0 and abs(rest) <= abs(drop):
+            return True
+        level = self.old[:, ~is_clear].sum(axis=1).mean()
+        windows = self.noise.window_sd**2 * (1 / len(self.old) + 1 / len(self.new))
+        usual = float(np.log(rests_ns).std()) if len(rests_ns) >= MIN_TO_KNOW else 0.0
+        error = math.sqrt(windows + max(self.noise.launch_sd, PHASE_LAUNCH_SD, usual) ** 2 * self.share)
+        return bool(abs(rest) <= ALIKE * error * level)
+
+    def share_of(self, is_clear: Flags) -> float:
+        """Of the step, in the bad end."""
+        return float(self.new[:, is_clear].sum() / self.new.sum())
+
+    @staticmethod
+    def _pace_of(values: Floats, mean_ns: Floats) -> Floats:
+        """(num_readings, 1) how slow each window is beside the mean of its end: the median over its phases."""
+        return np.array([[_weighted_median(row / np.maximum(mean_ns, 1e-9), mean_ns)] for row in values])
 
 
-def _spread(good: Floats, bad: Floats, noise: NoisePrior) -> float:
-    """Sd of one window of a launch of its own."""
-    return math.hypot(_window_sd(good, bad, noise), _launch_sd(good, bad, noise))
+def _weighted_median(values: Floats, weights: Floats) -> float:
+    """The value below which lies half of the weight; phases of one end only have no weight."""
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    if total[-1] <= 0:
+        return 1.0
+    return float(values[order][np.searchsorted(total, total[-1] / 2)]) or 1.0
 
 
-def _launch_sd(good: Floats, bad: Floats, noise: NoisePrior) -> float:
-    return max(noise.launch_sd, MIN_LAUNCH_SD) * float(max(good.mean(), bad.mean()))
+def _pooled_sd(old: Floats, new: Floats) -> Floats:
+    """(num_phases,) over the ends."""
+    squares = ((old - old.mean(axis=0)) ** 2).sum(axis=0) + ((new - new.mean(axis=0)) ** 2).sum(axis=0)
+    sd: Floats = np.sqrt(squares / (len(old) + len(new) - 2))
+    return sd
 
 
-def _window_sd(good: Floats, bad: Floats, noise: NoisePrior) -> float:
-    """Pooled over the ends; not less than what windows are known to scatter by, since four of them say little."""
-    freedom = len(good) + len(bad) - 2
-    squares = ((good - good.mean()) ** 2).sum() + ((bad - bad.mean()) ** 2).sum()
-    return max(math.sqrt(float(squares) / freedom), noise.window_sd * float(max(good.mean(), bad.mean())))
+def _scatter(focus: Focus, ends: Sequence[End]) -> float:
+    """Sd of what the focus sees, about the mean of each end."""
+    values = [np.array([focus.log_tok_per_s(phases) for phases in end.phases]) for end in ends]
+    squares = sum(float(((of_end - of_end.mean()) ** 2).sum()) for of_end in values)
+    return math.sqrt(squares / (sum(map(len, values)) - 2))

@@ -51,18 +51,31 @@ def test_values_stay_on_the_scale_of_tok_per_s_and_lose_the_noise_of_the_rest() 
     others = readings(rng, {**STEP, "mask": 25.0}, num_launches=200, num_windows=1)
 
     plain = [-math.log(sum(phases.values()) / 1e9) for phases in others]
-    focused = [focus.log_tok_per_s(phases, log) for phases, log in zip(others, plain, strict=True)]
-    drop = focus.log_tok_per_s(STEP, -math.log(100 / 1e9)) - np.mean(focused)
+    focused = [focus.log_tok_per_s(phases) for phases in others]
+    drop = focus.log_tok_per_s(STEP) - np.mean(focused)
 
-    assert np.std(focused) < 0.4 * np.std(plain)
+    assert np.std(focused) < 0.2 * np.std(plain)
     assert drop == pytest.approx(math.log(115 / 100), abs=0.02)
 
 
-def test_an_adjustment_for_what_batches_held_is_kept_in_proportion() -> None:
+def test_what_slows_all_phases_alike_is_not_seen() -> None:
     focus = Focus(phases=("mask",), rest_ns=90.0, noise_share=0.2)
-    plain = -math.log(100 / 1e9)
 
-    assert focus.log_tok_per_s(STEP, plain + 0.05) - focus.log_tok_per_s(STEP, plain) == pytest.approx(0.005)
+    assert focus.log_tok_per_s({name: 1.3 * ns for name, ns in STEP.items()}) == pytest.approx(
+        focus.log_tok_per_s(STEP)
+    )
+
+
+def test_ends_whose_launches_differ_much_show_their_place_all_the_same() -> None:
+    # As on a host with busy neighbours: the bad end's launch is slower by a fifth in everything.
+    rng = np.random.default_rng(7)
+    good = readings(rng, STEP, launch_sd=0.0)
+    bad = readings(rng, {name: 1.2 * ns for name, ns in {**STEP, "mask": 60.0}.items()}, launch_sd=0.0)
+
+    focus = focus_of(good, bad)
+
+    assert focus is not None
+    assert focus.phases == ("mask",)
 
 
 def test_where_all_phases_grow_there_is_no_better_place() -> None:
