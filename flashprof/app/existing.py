@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from flashprof.app.judging import LaunchRate, MachineJudge, launch_rate
+from flashprof.app.localise import localise, pick_runs
 from flashprof.contracts.cell import Cell, check_allowed, refuse_unlike
 from flashprof.contracts.comparison import DecisionRule, Standing, StudyResult
 from flashprof.contracts.errors import FormatError, UsageError
@@ -67,7 +68,10 @@ def compare_runs(
         launch_sd=spread.sd if spread else None,
         launch_freedom=int(spread.freedom) if spread else 0,
     )
-    names = [_name(side, other) for side, other in ((base, candidate), (candidate, base))]
+    names = (_name(base, candidate), _name(candidate, base))
+    paths = ([run.path for run in base], [run.path for run in candidate])
+    # One launch a side decides nothing, and people compare two runs to see where they differ.
+    found = localise([*paths[0], *paths[1]], pick_runs(*paths), names=names)
     return StudyResult(
         study="",
         base=names[0],
@@ -80,6 +84,7 @@ def compare_runs(
         num_reused=0,
         failures=tuple(f"{run.path.name}: left out. {run.fault}" for side in sides for run in side if run.fault),
         notes=tuple(note for side in measured for run in side for note in _left_out_windows(run)),
+        localisation=found.localisation if found else None,
     )
 
 
