@@ -10,7 +10,7 @@ from pathlib import Path
 
 import calibrations
 import pytest
-from launch_files import write_counters
+from launch_files import PHASES, cold_launch, write_counters
 
 from flashprof.app.existing import compare_runs
 from flashprof.contracts.comparison import DecisionRule, Method, StudyResult, Verdict
@@ -94,6 +94,23 @@ def test_three_runs_a_side_show_their_own_spread(shelf: Shelf) -> None:
     assert "Welch" in comparison.effect.method
     assert (6, 18) == (comparison.num_launches, comparison.num_windows)
     assert ("none", "swa", "lab-7") == (result.base, result.candidate, result.cell["machine"])
+
+
+def test_runs_with_events_say_where_they_differ(shelf: Shelf) -> None:
+    shelf.fill(factor=0.94, num_runs=1)
+    for (path,), phases in zip(shelf.runs.values(), (PHASES, {**PHASES, "backward": 36.0}), strict=True):
+        cold_launch(phases).write(path)
+    result = shelf.compare()
+
+    assert result.localisation is not None
+    assert ("none", "swa") == (result.localisation.base, result.localisation.candidate)
+    assert "trainer backward" == result.localisation.parts[0].name
+
+
+def test_runs_without_events_are_compared_all_the_same(shelf: Shelf) -> None:
+    shelf.fill(factor=0.94)
+
+    assert shelf.compare().localisation is None
 
 
 def test_equal_runs_are_no_regression(shelf: Shelf) -> None:
