@@ -20,6 +20,7 @@ from flashprof.app.launches import StudyLaunches, first_env, sites_of
 from flashprof.app.localise_study import explain_arms, localise_study
 from flashprof.app.progress import Progress
 from flashprof.app.session import Ports
+from flashprof.app.study_costs import study_costs, study_noise
 from flashprof.contracts.calibration import Calibration
 from flashprof.contracts.cell import Cell
 from flashprof.contracts.comparison import Block, Method, StudyResult, Verdict
@@ -28,7 +29,7 @@ from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.study import ArmSpec, CompareRequest
 from flashprof.decide.actions import Finish, LaunchCold, MeasureHot
 from flashprof.decide.observations import HotBlock
-from flashprof.decide.plan import Costs, Noise, StudyPlan, estimate
+from flashprof.decide.plan import StudyPlan, estimate
 from flashprof.decide.study import replay
 from flashprof.report.compare_console import render_study
 from flashprof.report.compare_markdown import render_study_markdown
@@ -41,8 +42,6 @@ from flashprof.store.study_result import study_to_json
 __all__ = ["compare", "compare_runs", "plan"]
 
 PLAIN_WIDTH = 100
-HOT_BLOCK_STEPS = 32
-"""Four windows of four steps, and as many again that are dropped or pass while FlashProf looks."""
 TOLD_BLOCKS = 16
 """Progress tells of blocks 1, 2, 4, 8, and then of every so many: they come every few seconds, for minutes."""
 
@@ -65,7 +64,7 @@ def plan(request: CompareRequest, ports: Ports) -> Sequence[str]:
     folder = StudyFolder(request.reports / study_id(known.question))
     state = replay(known.plan, () if request.fresh else folder.observations())
     reused = {method: len(state.blocks(method)) for method in (Method.HOT, Method.COLD)}
-    costs, noise = _costs(request, known.earlier), _noise(known.calibration)
+    costs, noise = study_costs(request.windows, known.earlier), study_noise(known.calibration)
     told = estimate(known.plan, costs, noise, reused=reused, spent_s=state.spent_s)
     return (*told.lines, f"folder    {folder.path}")
 
@@ -158,30 +157,6 @@ def _settings(request: CompareRequest) -> Mapping[str, str]:
     windows = request.windows
     sites = " ".join(",".join(map(str, numbers)) for numbers in request.gpu_sets)
     return {"num_measure": str(windows.num_measure), "measure_s": f"{windows.measure_s:g}", "gpu_sets": sites}
-
-
-def _costs(request: CompareRequest, earlier: Earlier | None) -> Costs:
-    windows = request.windows
-    cold_windows_s = windows.num_measure * windows.measure_s
-    if earlier is None or earlier.startup_s is None or earlier.warmup_s is None:
-        return Costs(cold_windows_s=cold_windows_s)
-    block_s = Costs().hot_block_s if earlier.step_s is None else HOT_BLOCK_STEPS * earlier.step_s
-    return Costs(
-        startup_s=earlier.startup_s,
-        warmup_s=earlier.warmup_s,
-        hot_block_s=block_s,
-        cold_windows_s=cold_windows_s,
-        source=f"{earlier.num_runs} earlier run{'s' if earlier.num_runs > 1 else ''} of this cell",
-    )
-
-
-def _noise(calibration: Calibration | None) -> Noise:
-    if calibration is None:
-        return Noise()
-    block_sd = {Method.HOT: calibration.noise.block.sd}
-    if calibration.launch_sd is not None:
-        block_sd[Method.COLD] = calibration.launch_sd.sd * 2**0.5
-    return Noise(block_sd=block_sd, source=f"flashprof calibrate, {calibration.date}")
 
 
 def _result(finish: Finish, course: Course, known: _Known) -> StudyResult:

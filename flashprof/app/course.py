@@ -18,7 +18,7 @@ from flashprof.contracts.study import CompareRequest
 from flashprof.decide.actions import Action, LaunchCold
 from flashprof.decide.observations import CallBegan, ColdFailed, HotBlock, HotEnded, Observation, cut_off
 from flashprof.decide.plan import StudyPlan
-from flashprof.decide.study import StudyState, next_action, observe, replay
+from flashprof.decide.study import Judge, StudyState, next_action, observe, replay
 from flashprof.stats.compare import compare_blocks
 from flashprof.stats.sanity import check_numbers
 from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
@@ -31,8 +31,9 @@ from flashprof.windows.table import build_windows
 class Course:
     """Learns facts, each written down before it counts, and says what to do next."""
 
-    def __init__(self, folder: StudyFolder, plan: StudyPlan) -> None:
+    def __init__(self, folder: StudyFolder, plan: StudyPlan, judge: Judge | None = None) -> None:
         self.folder = folder
+        self._judge = judge or _judge
         self.state: StudyState = replay(plan, folder.observations())
 
     @property
@@ -47,11 +48,11 @@ class Course:
 
     def next(self) -> Action:
         """What to do now."""
-        return next_action(self.state, _judge)
+        return next_action(self.state, self._judge)
 
     def judged(self, method: Method) -> Comparison:
         """What the blocks of one method say so far."""
-        return _judge(self.state.blocks(method), self.state.plan.rule, self.state.spent_s)
+        return self._judge(self.state.blocks(method), self.state.plan.rule, self.state.spent_s)
 
     def begin_call(self, request: CompareRequest) -> None:
         """

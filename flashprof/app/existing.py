@@ -71,7 +71,7 @@ def compare_runs(
     names = (_name(base, candidate), _name(candidate, base))
     paths = ([run.path for run in base], [run.path for run in candidate])
     # One launch a side decides nothing, and people compare two runs to see where they differ.
-    found = localise([*paths[0], *paths[1]], pick_runs(*paths), names=names)
+    localised = localise([*paths[0], *paths[1]], pick_runs(*paths), names=names)
     return StudyResult(
         study="",
         base=names[0],
@@ -84,7 +84,7 @@ def compare_runs(
         num_reused=0,
         failures=tuple(f"{run.path.name}: left out. {run.fault}" for side in sides for run in side if run.fault),
         notes=tuple(note for side in measured for run in side for note in _left_out_windows(run)),
-        localisation=found.localisation if found else None,
+        localisation=localised.localisation if localised else None,
     )
 
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from flashprof.app.foreign import at_values
 from flashprof.app.hot import HotPlan, hot_blocks
@@ -18,7 +19,7 @@ from flashprof.app.subject import launch_command
 from flashprof.contracts.comparison import Arm, Block
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.events import EventLog
-from flashprof.contracts.experiment import Experiment, Output, Sampling
+from flashprof.contracts.experiment import Experiment, Output, Sampling, SubjectSpec
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import Window
 from flashprof.contracts.study import ArmSpec, CompareRequest
@@ -41,6 +42,19 @@ def sites_of(request: CompareRequest, host: str) -> tuple[str, ...]:
     return tuple(f"{host}{GPU_WORD}{_join(numbers)}" for numbers in request.gpu_sets) or (host,)
 
 
+class ArmStarts(Protocol):
+    """What the arms of a study are started as, where they differ in more than toggles."""
+
+    def start(self, arm: Arm) -> Start:
+        """
+        How to start one arm alone.
+
+        Raises:
+            SubjectError: It cannot be made.
+        """
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyLaunches:
     """Makes the launches of one study."""
@@ -50,6 +64,8 @@ class StudyLaunches:
     progress: Progress
     folder: Path
     """Where their run folders go."""
+    starts: ArmStarts | None = None
+    """None: the request's subject, with the toggles of each arm."""
 
     def hot(self, action: MeasureHot, *, num_windows: int, on_block: Callable[[Block, float], bool]) -> HotEnded:
         """
@@ -63,7 +79,7 @@ class StudyLaunches:
         Raises:
             UsageError: The subject refuses a toggle.
         """
-        ports = self._at(action.site)
+        ports = self._at(action.site, self.ports)
         start_ns = ports.clock.monotonic_ns()
         request = self.request
         names = request.under_test
@@ -76,7 +92,8 @@ class StudyLaunches:
             site=action.site,
             judge=MachineJudge(self.folder / f".{action.run_id}.part" / COUNTERS_FILE),
         )
-        summary = run(self._experiment(request.base, action.run_id), ports, self.progress, schedule=schedule)
+        experiment = self._experiment(self._subject(request.base), action.run_id)
+        summary = run(experiment, ports, self.progress, schedule=schedule)
         length_s = (ports.clock.monotonic_ns() - start_ns) / 1e9
         return HotEnded(run_id=action.run_id, outcome=summary.outcome, reason=summary.reason, length_s=length_s)
 
@@ -87,10 +104,11 @@ class StudyLaunches:
         Raises:
             UsageError: The subject does not honour a toggle that is under test.
         """
-        ports = self._at(action.site)
-        start_ns = ports.clock.monotonic_ns()
+        start_ns = self.ports.clock.monotonic_ns()
         spec = dict(self._arms())[action.arm]
-        summary = run(self._experiment(spec, action.run_id), at_values(ports, spec.values), self.progress)
+        made = self.start(action.arm)
+        ports = self._at(action.site, made.ports)
+        summary = run(self._experiment(made.subject, action.run_id), ports, self.progress)
         folder = self.folder / action.run_id
         refusal = unhonoured(read_event_logs(folder / "events"), spec, self.request.under_test)
         if refusal is not None:
@@ -109,10 +127,8 @@ class StudyLaunches:
 
     def start(self, arm: Arm) -> Start:
         """How a launch of one arm alone is started, at the first site."""
-        spec = dict(self._arms())[arm]
-        subject = replace(self.request.subject, toggles=spec.expression)
-        ports = replace(self.ports, env=first_env(self.request, self.ports.env))
-        return Start(replace(subject, command=launch_command(subject)), at_values(ports, spec.values))
+        made = self._with_toggles(arm) if self.starts is None else self.starts.start(arm)
+        return made._replace(ports=replace(made.ports, env=first_env(self.request, made.ports.env)))
 
     def _hot_plan(self) -> HotPlan:
         if not self.request.upstream_toggles:
@@ -126,18 +142,25 @@ class StudyLaunches:
     def _arms(self) -> Sequence[tuple[Arm, ArmSpec]]:
         return (Arm.BASE, self.request.base), (Arm.CANDIDATE, self.request.candidate)
 
-    def _experiment(self, spec: ArmSpec, run_id: str) -> Experiment:
+    def _with_toggles(self, arm: Arm) -> Start:
+        spec = dict(self._arms())[arm]
+        return Start(self._subject(spec), at_values(self.ports, spec.values))
+
+    def _subject(self, spec: ArmSpec) -> SubjectSpec:
         subject = replace(self.request.subject, toggles=spec.expression)
+        return replace(subject, command=launch_command(subject))
+
+    def _experiment(self, subject: SubjectSpec, run_id: str) -> Experiment:
         return Experiment(
-            subject=replace(subject, command=launch_command(subject)),
+            subject=subject,
             windows=replace(self.request.windows, num_profile=0),
             sampling=Sampling(stacks="off", resources="off"),
             output=Output(reports=self.folder, run_id=run_id),
         )
 
-    def _at(self, site: str) -> Ports:
+    def _at(self, site: str, ports: Ports) -> Ports:
         _, word, numbers = site.partition(GPU_WORD)
-        return replace(self.ports, env={**self.ports.env, VISIBLE_GPUS: numbers}) if word else self.ports
+        return replace(ports, env={**ports.env, VISIBLE_GPUS: numbers}) if word else ports
 
 
 def first_env(request: CompareRequest, env: Mapping[str, str]) -> Mapping[str, str]:

@@ -90,7 +90,7 @@ def localise(folders: Sequence[Path], pick: Pick, *, names: tuple[str, str], see
     if charges is None:
         return None
     return Localised(
-        localisation=_localisation(charges, base, candidate, rng, names),
+        localisation=_localisation(charges, base, candidate, names),
         base_profiles=tuple(base.profiles),
         candidate_profiles=tuple(candidate.profiles),
     )
@@ -150,14 +150,13 @@ def _add(arm: _Arm, folder: Path, logs: Sequence[EventLog], windows: Sequence[Wi
     )
 
 
-def _localisation(charges: Charges, base: _Arm, candidate: _Arm, rng: Any, names: tuple[str, str]) -> Localisation:
+def _localisation(charges: Charges, base: _Arm, candidate: _Arm, names: tuple[str, str]) -> Localisation:
     old, new = pool(base.evidence), pool(candidate.evidence)
     drop_ns = charges.difference.estimate
     first = charges.parts[0] if charges.parts else None
     frames = frame_changes(
         base.profiles,
         candidate.profiles,
-        rng,
         drop_ns_per_token=drop_ns,
         focus=(first.role, first.phase) if first else ("", ""),
     )

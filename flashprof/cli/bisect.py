@@ -9,7 +9,8 @@ import click
 
 from flashprof.cli.bisect_engine import declared_title, engine_of, exit_status, ports_for, show
 from flashprof.cli.bisect_here import here
-from flashprof.cli.bisect_request import TOGGLE_SEARCH, BisectOptions, read_request, resumed_request
+from flashprof.cli.bisect_options import TOGGLE_SEARCH, BisectOptions
+from flashprof.cli.bisect_request import read_request, resumed_request
 from flashprof.cli.bisect_steps import find_search, log, skip, status, undo
 from flashprof.cli.decision_options import (
     allow_option,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
 from flashprof.cli.bisect_engine import engine_of, show
-from flashprof.cli.decision_options import reports_option
+from flashprof.cli.decision_options import Command, combined, json_option, reports_option
 from flashprof.contracts.errors import UnknownNameError, UsageError
 
 FIRST = "flashprof bisect --good all --bad none"
@@ -46,16 +44,13 @@ def find_search(reports: Path, name: str) -> Path:
     return latest
 
 
-def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def search_options(command: Command) -> Command:
     """Decorate a command with the options that say which search is meant."""
-    options = (
+    return combined(
         click.option("--search", default="", metavar="NAME", help="Another search than the latest."),
         reports_option,
-        click.option("--json", "as_json", is_flag=True, help="Print it for programs."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+        json_option("Print it for programs."),
+    )(command)
 
 
 @click.command("status")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flashprof.cli.decision_options import INTERRUPTED, dry_run_option, fresh_option, json_option, reports_option
 from flashprof.cli.option_types import minutes as read_minutes
 from flashprof.cli.subjects import read_registry, split_options, workload_options
 from flashprof.contracts.errors import UsageError
@@ -29,7 +30,6 @@ Examples
 The same command adds launches. Exit status: 0 calibrated, 2 wrong input, 4 the subject or FlashProf failed,
 130 interrupted; what was measured is kept, and gives a page from two launches on.
 """
-INTERRUPTED = 130
 NO_SETTINGS = ("sampling.", "output.", "subject.")
 MIN_LAUNCH_MIN = 0.5
 """Start-up and warm-up of the tiny preset take 20 s; a launch of less than half a minute holds next to nothing."""
@@ -40,10 +40,10 @@ MIN_LAUNCH_MIN = 0.5
 @workload_options
 @click.option("--minutes", default="10", show_default=True, callback=read_minutes, help="For all launches together.")
 @click.option("--launches", default=6, show_default=True, type=click.IntRange(0, 1000), help="0: the page only.")
-@click.option("--fresh", is_flag=True, help="Put aside what earlier calls have measured.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and its cost, start nothing.")
-@click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the calibration for programs.")
+@fresh_option
+@dry_run_option
+@reports_option
+@json_option("Print the calibration for programs.")
 @click.pass_context
 def command(  # noqa: PLR0913, the signature is the command line
     ctx: click.Context,

@@ -152,12 +152,9 @@ def command(  # noqa: PLR0913, the signature is the command line
     interleaved; or both are folders with runs that `flashprof run` has measured.
     """
     rule = DecisionRule(alpha=alpha, tolerance=tolerance, budget_s=60 * budget_min)
-    bases, candidates = find_runs(base), find_runs(candidate)
-    if bases or candidates:
-        refuse_unfit_runs((base, candidate), (bases, candidates))
-        _refuse_launch_options(ctx)
-        result = _engine(ctx).compare_runs(bases, candidates, rule, allow=allow, reports=reports)
-        return _report(result, as_json=as_json, inconclusive=inconclusive)
+    runs = (find_runs(base), find_runs(candidate))
+    if any(runs):
+        return _report(_compare_measured(ctx, runs, rule), as_json=as_json, inconclusive=inconclusive)
     subject = SubjectSpec(preset=preset, topology=topology, seed=seed, train_options=split_options(train_options))
     experiment = read_settings(subject, settings)
     declared = find_subject(subject_text)
@@ -207,6 +204,15 @@ def _engine(ctx: click.Context) -> Engine:
     from flashprof.app import compare
 
     return compare
+
+
+def _compare_measured(
+    ctx: click.Context, runs: tuple[Sequence[Path], Sequence[Path]], rule: DecisionRule
+) -> StudyResult:
+    names = (ctx.params["base"], ctx.params["candidate"])
+    refuse_unfit_runs(names, runs)
+    _refuse_launch_options(ctx)
+    return _engine(ctx).compare_runs(*runs, rule, allow=ctx.params["allow"], reports=ctx.params["reports"])
 
 
 def _refuse_launch_options(ctx: click.Context) -> None:

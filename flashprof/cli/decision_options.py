@@ -1,4 +1,4 @@
-"""What the commands that end in a verdict share: their options, and the status that says it."""
+"""What commands share that measure, and that end in a verdict: their options, and the status that says it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rule_options(alpha_help: str) -> Decorator:
     Args:
         alpha_help: Of what it is a share.
     """
-    return _all(
+    return combined(
         click.option(
             "--alpha",
             default="1%",
@@ -76,12 +76,22 @@ def reports_option(command: Command) -> Command:
     return click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))(command)
 
 
+def json_option(text: str) -> Decorator:
+    """
+    Decorate a command that can answer in JSON.
+
+    Args:
+        text: Its help.
+    """
+    return click.option("--json", "as_json", is_flag=True, help=text)
+
+
 def answer_options(command: Command) -> Command:
     """Decorate a command with how its answer is given."""
-    return _all(
+    return combined(
         click.option("--inconclusive", type=click.Choice(["pass", "fail"]), help="Exit 0 or 1 instead of 3."),
         reports_option,
-        click.option("--json", "as_json", is_flag=True, help="Print the result for programs."),
+        json_option("Print the result for programs."),
     )(command)
 
 
@@ -101,8 +111,13 @@ def verdict_status(verdict: Verdict, inconclusive: str | None, *, has_failures: 
     return STATUS[Verdict.INCONCLUSIVE] if has_failures else STATUS[Verdict.NO_REGRESSION]
 
 
-def _all(*options: Decorator) -> Decorator:
-    """Options in the order in which the help shows them."""
+def combined(*options: Decorator) -> Decorator:
+    """
+    Decorate a command with several options.
+
+    Args:
+        options: In the order in which the help shows them.
+    """
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import click
 
+from flashprof.cli.decision_options import json_option, reports_option
 from flashprof.cli.terminal import wants_color
 
 
 @click.command("doctor")
-@click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@reports_option
+@json_option("For programs.")
 def command(*, reports: Path, as_json: bool) -> int:
     """
     Say what this machine can and cannot measure, one line each, with the remedy.

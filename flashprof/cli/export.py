@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from flashprof.cli.decision_options import Command, combined
 
 if TYPE_CHECKING:
     from flashprof.app.export import Exported
@@ -30,17 +31,30 @@ def command() -> None:
     """Write a run for other tools: Perfetto, speedscope, flamegraph.pl, pandas, a spreadsheet."""
 
 
-def _output_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def _output_options(function: Command) -> Command:
     path = click.Path(path_type=Path)
-    for option in (
-        click.option("--force", is_flag=True, help="Replace a file of that name."),
+    return combined(
+        click.argument("run", type=path),
         click.option(
             "-o", "--out", type=path, help="File to write; - for standard output. Default: named like the run."
         ),
-        click.argument("run", type=path),
-    ):
-        function = option(function)
-    return function
+        click.option("--force", is_flag=True, help="Replace a file of that name."),
+    )(function)
+
+
+def _stack_options(function: Command) -> Command:
+    return combined(
+        click.option("--role", default="", help="One role's stacks: target, drafter, …"),
+        click.option("--view", default="all", show_default=True, type=click.Choice(VIEWS), help="Which samples."),
+    )(function)
+
+
+def _table_options(function: Command) -> Command:
+    return combined(
+        click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN..."),
+        click.argument("folder", type=click.Path(path_type=Path), metavar="DIR"),
+        click.option("--force", is_flag=True, help="Replace tables of these names."),
+    )(function)
 
 
 @command.command("trace")
@@ -54,8 +68,7 @@ def trace(*, run: Path, out: Path | None, force: bool) -> int:
 
 @command.command("folded")
 @_output_options
-@click.option("--role", default="", help="One role's stacks: target, drafter, …")
-@click.option("--view", default="all", show_default=True, type=click.Choice(VIEWS), help="Which samples.")
+@_stack_options
 def folded(*, run: Path, out: Path | None, force: bool, role: str, view: str) -> int:
     """Stack samples as folded stacks, for flamegraph.pl and inferno."""
     return _stacks("folded", "folded", run, out, {"force": force, "role": role, "view": view})
@@ -63,27 +76,31 @@ def folded(*, run: Path, out: Path | None, force: bool, role: str, view: str) ->
 
 @command.command("speedscope")
 @_output_options
-@click.option("--role", default="", help="One role's stacks: target, drafter, …")
-@click.option("--view", default="all", show_default=True, type=click.Choice(VIEWS), help="Which samples.")
+@_stack_options
 def speedscope(*, run: Path, out: Path | None, force: bool, role: str, view: str) -> int:
     """Stack samples for https://www.speedscope.app, one profile a lane."""
     return _stacks("speedscope", "speedscope.json", run, out, {"force": force, "role": role, "view": view})
 
 
-def _table_command(kind: str, text: str) -> None:
-    @command.command(kind, help=text)
-    @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
-    @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-    @click.option("--force", is_flag=True, help="Replace tables of these names.")
-    def write(*, runs: tuple[Path, ...], folder: Path, force: bool) -> int:
-        from flashprof.app.export import export_tables
-        from flashprof.store.export_tables import TableFormat
-
-        return _tell(export_tables(runs, folder, kind=TableFormat(kind), force=force))
+@command.command("csv")
+@_table_options
+def csv(*, runs: tuple[Path, ...], folder: Path, force: bool) -> int:
+    """Windows, phases, lanes, frames, threads and gauges as CSV files in DIR."""
+    return _tables("csv", runs, folder, force=force)
 
 
-_table_command("csv", "Windows, phases, lanes, frames, threads and gauges as CSV files in DIR.")
-_table_command("parquet", "Windows, phases, lanes, frames, threads and gauges as Parquet files in DIR, for pandas.")
+@command.command("parquet")
+@_table_options
+def parquet(*, runs: tuple[Path, ...], folder: Path, force: bool) -> int:
+    """Windows, phases, lanes, frames, threads and gauges as Parquet files in DIR, for pandas."""
+    return _tables("parquet", runs, folder, force=force)
+
+
+def _tables(kind: str, runs: tuple[Path, ...], folder: Path, *, force: bool) -> int:
+    from flashprof.app.export import export_tables
+    from flashprof.store.export_tables import TableFormat
+
+    return _tell(export_tables(runs, folder, kind=TableFormat(kind), force=force))
 
 
 def _stacks(kind: str, ending: str, run: Path, out: Path | None, options: dict[str, Any]) -> int:

@@ -20,6 +20,8 @@ COMMANDS = MappingProxyType(
         "run": ("flashprof.cli.run", "Measure one cell: tok/s, the phase that limits it, a flamegraph."),
         "compare": ("flashprof.cli.compare", "Is a candidate slower? Effect, interval, verdict, cost."),
         "bisect": ("flashprof.cli.bisect", "Which toggles, or which commit, made it slower? With the proof."),
+        "gate": ("flashprof.cli.gate", "May a change land? Base and head in turn, for CI."),
+        "history": ("flashprof.cli.history", "Trends, change points, acknowledgements, baselines."),
         "report": ("flashprof.cli.report", "One page of all runs, comparisons and bisects; needs no network."),
         "export": ("flashprof.cli.export", "Write runs for Perfetto, speedscope, flamegraph.pl, pandas."),
         "calibrate": ("flashprof.cli.calibrate", "What this machine can tell apart, and in how many minutes."),

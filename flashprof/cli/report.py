@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flashprof.cli.decision_options import json_option
+
 if TYPE_CHECKING:
     from flashprof.app.report import ReportResult
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for report.html; else the folder of reports.")
 @click.option("--figures", is_flag=True, help="Also pictures as SVG and PNG, for papers and pull requests.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option("For programs.")
 def command(*, reports: Path, out: Path | None, figures: bool, opens: bool, as_json: bool) -> int:
     """
     Draw all that a folder holds: runs, trends, comparisons, bisects, in one page that needs no network.

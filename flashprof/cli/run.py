@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flashprof.cli.decision_options import FAILED, INTERRUPTED, json_option, reports_option
 from flashprof.cli.subjects import (
     OWN_COMMAND,
+    check_pattern,
     find_subject,
     print_toggles,
     read_registry,
@@ -65,9 +67,9 @@ class RunCommand(click.Command):
 @workload_options
 @subject_option
 @click.option("--tok-per-s", "pattern", default="", metavar="REGEX", help="Where a foreign trainer prints tok/s.")
-@click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))
+@reports_option
 @click.option("--run-id", default="", help="Name of the run folder; default: time and cell.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary for programs.")
+@json_option("Print the summary for programs.")
 @click.argument("foreign", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD ...]")
 def command(  # noqa: PLR0913, the signature is the command line
     *,
@@ -125,7 +127,7 @@ def _complete(experiment: Experiment, foreign: Sequence[str], declared: ForeignS
         refuse_pipeline_options(
             subject, ("toggles", *OUR_FIELDS), next_command="flashprof run -- CMD --options-after --"
         )
-        _check_pattern(subject.tok_per_s_pattern)
+        check_pattern(subject.tok_per_s_pattern)
         subject = replace(subject, kind=SubjectKind.FOREIGN, command=tuple(foreign))
     elif declared is not None:
         subject = _declared_subject(subject, declared)
@@ -140,7 +142,7 @@ def _declared_subject(subject: SubjectSpec, declared: ForeignSubject) -> Subject
     from flashprof.app.foreign_needs import refuse_unmet
 
     refuse_pipeline_options(subject, OUR_FIELDS, next_command=OWN_COMMAND)
-    _check_pattern(subject.tok_per_s_pattern)
+    check_pattern(subject.tok_per_s_pattern)
     spec = declared_spec(declared, subject.toggles, pattern=subject.tok_per_s_pattern)
     refuse_unmet(declared, [declared.parse(spec.toggles)], os.environ)
     return spec
@@ -161,14 +163,6 @@ def _pipeline_subject(subject: SubjectSpec) -> SubjectSpec:
     normal = format_toggles(parse_toggles(subject.toggles, registry), registry)
     subject = replace(subject, toggles=normal)
     return replace(subject, command=pipeline_command(subject))
-
-
-def _check_pattern(pattern: str) -> None:
-    """Before anything is started."""
-    from flashprof.app.log_readings import compile_pattern
-
-    if pattern:
-        compile_pattern(pattern)
 
 
 def _run_id(subject: SubjectSpec, declared: ForeignSubject | None) -> str:
@@ -216,5 +210,5 @@ def _show(summary: RunSummary, *, as_json: bool) -> None:
 
 def _status(outcome: Outcome) -> int:
     if outcome is Outcome.INTERRUPTED:
-        return 130
-    return 0 if outcome is Outcome.COMPLETED else 4
+        return INTERRUPTED
+    return 0 if outcome is Outcome.COMPLETED else FAILED

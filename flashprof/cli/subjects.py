@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from flashprof.cli.decision_options import Command, combined
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.experiment import SubjectSpec
 from flashprof.contracts.toggles import EXAMPLE, Toggle
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 PIPELINE = "pipeline"
 """What `--subject` calls our own."""
 OWN_COMMAND = "--subject pipeline measures our own; a declared command takes its options in flashprof.toml"
-Command = Callable[..., Any]
 
 WORKLOAD_OPTIONS = (
     click.option("--preset", default="tiny", show_default=True, help="Workload: python -m pipeline presets."),
@@ -33,9 +33,7 @@ WORKLOAD_OPTIONS = (
 
 def workload_options(command: Command) -> Command:
     """Decorate a command with the options of our pipeline's cell, toggles apart."""
-    for option in reversed(WORKLOAD_OPTIONS):
-        command = option(command)
-    return command
+    return combined(*WORKLOAD_OPTIONS)(command)
 
 
 def subject_option(command: Command) -> Command:
@@ -108,6 +106,19 @@ def split_options(train_options: str) -> tuple[str, ...]:
             allowed="options as a shell would read them",
             next_command="--train '--data FILE --accumulate 2'",
         ) from error
+
+
+def check_pattern(pattern: str) -> None:
+    """
+    Look at the expression of `--tok-per-s` before anything is started; it may be empty.
+
+    Raises:
+        UsageError: It is none.
+    """
+    from flashprof.app.log_readings import compile_pattern
+
+    if pattern:
+        compile_pattern(pattern)
 
 
 def read_registry(declared: ForeignSubject | None = None) -> tuple[Toggle, ...]:

@@ -60,7 +60,17 @@ class GateRequest:
     """Largest share of gates of a harmless change that may fail, ever."""
     budget_s: float = 1200.0
     explain: bool = True
+    bisect: bool = False
+    """Whether to go on to the commit once a regression is shown."""
+    bisect_budget_s: float | None = None
+    """Of that search; None for what is left of *budget_s*."""
     allow: tuple[str, ...] = ()
+    gpu_sets: tuple[tuple[int, ...], ...] = ()
+    """As in `CompareRequest`."""
+    subject_file: str = ""
+    """As in `BisectRequest`."""
+    fresh: bool = False
+    """Put aside what an earlier call has measured."""
     reports: Path
 
 

@@ -113,9 +113,9 @@ def resolve_range(repo: Path, text: str) -> Range:
     """
     left, right = _split(text)
     top = find_top(repo)
-    good, bad = _resolve(top, left), _resolve(top, right)
+    good, bad = resolve_commit(top, left), resolve_commit(top, right)
     _check_ancestor(top, text, good, bad)
-    _refuse_submodules(top, (good, bad))
+    refuse_submodules(top, (good, bad))
     commits = _read_commits(top, good, bad)
     shallow = _shallow_ids(top)
     if any(commit.id in shallow for commit in commits):
@@ -218,7 +218,18 @@ def _split(text: str) -> tuple[str, str]:
     return good, bad or "HEAD"
 
 
-def _resolve(top: Path, name: str) -> str:
+def resolve_commit(top: Path, name: str) -> str:
+    """
+    The full id of a commit.
+
+    Args:
+        top: Of a working tree.
+        name: Of a revision, in any form that git reads.
+
+    Raises:
+        UnknownNameError: No such revision; offers branches and tags.
+        UsageError: A shallow clone, which may not reach so far back.
+    """
     # With its ending, a name that begins with a dash is no option of git's.
     done = call_git(top, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if done.returncode == 0:
@@ -295,8 +306,13 @@ def _shallow_error(top: Path, text: str) -> UsageError:
     )
 
 
-def _refuse_submodules(top: Path, commits: Iterable[str]) -> None:
-    """A worktree has submodules empty; filling them would fetch, and not from the user's own copies."""
+def refuse_submodules(top: Path, commits: Iterable[str]) -> None:
+    """
+    A worktree has submodules empty; filling them would fetch, and not from the user's own copies.
+
+    Raises:
+        UsageError: One of the commits has any.
+    """
     for commit in commits:
         entries = ask_git(top, "ls-tree", "-r", "-z", commit).split(b"\0")
         modules = [os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry.startswith(b"160000 ")]

@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeGuard
 
 from flashprof.contracts.comparison import Method, Standing, Verdict
@@ -291,12 +292,15 @@ def _go_on(result: SearchResult) -> str:
 
 
 def _look_closer(result: SearchResult) -> tuple[str, str]:
-    """The first culprit that is shown: its change, or the phases that it costs."""
+    """The first culprit that is shown: its change, its picture where it was localised, or the phases that it costs."""
     shown = next((proof for proof in result.proofs if proof.is_shown and not proof.is_back), None)
     if shown is None or not shown.cause.members:
         return "", ""
     if result.kind is SearchKind.COMMITS:
         return f"git show {shown.cause.members[0][:SHORT_ID]}", "shows what it changed"
+    folder = dict(result.paths).get("search")
+    if result.localisation is not None and folder:
+        return f"flashprof report {shlex.quote(str(Path(folder).parent))}", "draws where it costs its time"
     labels = {info.cell: info.label for info in result.cells}
     base, candidate = labels.get(shown.base), labels.get(shown.candidate)
     if not (base and candidate):

@@ -206,7 +206,7 @@ def minutes(length_s: float) -> str:
 
 def plural(count: int, noun: str) -> str:
     """The count with its noun."""
-    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    ending = "" if count == 1 else "es" if noun.endswith(("ch", "x")) else "s"
     return f"{count:,} {noun}{ending}"
 
 

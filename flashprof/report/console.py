@@ -88,9 +88,10 @@ def _print_lane_line(console: Console, block: LaneBlock) -> None:
 def _lane_numbers(row: LaneRow) -> str:
     parts = []
     if row.num_tokens:
-        parts.append(f"{figures.rate(row.tok_per_s)} tok/s of capacity {figures.rate(row.capacity_tok_per_s)}")
-    shares = [(row.work_ns, "work"), (row.wait_ns, "wait"), (row.wall_ns - row.work_ns - row.wait_ns, "no phase")]
-    parts += [f"{figures.percent(ns / row.wall_ns)} {word}" for ns, word in shares if row.wall_ns and ns > 0]
+        rate, capacity = sentences.lane_rates(row)
+        parts.append(f"{rate} tok/s of capacity {capacity}")
+    shares = zip(sentences.lane_shares(row), ("work", "wait", "no phase"), strict=True)
+    parts += [f"{figures.percent(share)} {word}" for share, word in shares if share > 0]
     return ", ".join(parts)
 
 
@@ -110,16 +111,8 @@ def _phase_table(name_width: int, *, show_header: bool, bars: bool) -> Table:
 def _add_phase(table: Table, phase: PhaseRow, *, bars: str) -> None:
     from rich.text import Text
 
-    measured = phase.num_steps > 0
     style = "cyan" if phase.kind is SpanKind.WAIT else ""
-    cells = [
-        phase.phase,
-        str(phase.kind),
-        f"{phase.num_calls / phase.num_steps:.3g}" if measured else figures.DASH,
-        figures.milliseconds(phase.step_p50_ns) if measured else figures.DASH,
-        figures.milliseconds(phase.step_p95_ns) if measured else figures.DASH,
-        figures.percent(phase.share),
-    ]
+    cells = [phase.phase, str(phase.kind), *sentences.phase_cells(phase)]
     if bars:
         cells.append(bars * _bar_length(phase.share))
     table.add_row(*(Text(cell, style=style) for cell in cells))

@@ -62,6 +62,14 @@ def amount(value: float) -> str:
     return _written(value, 0 if size >= 99.95 or not value else 1 if size >= 9.995 else 2)
 
 
+def ratio(part: float, whole: float) -> float:
+    """A part of a whole; NaN where it cannot be told, whatever a file holds."""
+    try:
+        return part / whole if whole else math.nan
+    except OverflowError:
+        return math.nan
+
+
 def _written(value: float, num_decimals: int) -> str:
     if not math.isfinite(value):
         return DASH

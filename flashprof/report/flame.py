@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from flashprof.contracts.profiles import PHASE_FILE, FrameId, ProfiledWindow, StackView
 from flashprof.report import figures
-from flashprof.report.flame_data import embed, flame_data, place_of, shown, shown_frame, signed, time_text
+from flashprof.report.flame_data import embed, flame_data, place_of, shown, shown_frame
 from flashprof.stats.flame_tree import FlameLane, FlameNode, flame_tree
 
 VIEW_TITLES = MappingProxyType(
@@ -148,10 +148,10 @@ def _diff_table(lanes: Sequence[FlameLane], names: tuple[str, str]) -> Markup:
     found.sort(key=lambda row: (not row[1].is_clear, not row[0].is_time, -abs(row[1].candidate - row[1].base)))
     rows = []
     for lane, node in found[:TOP_ROWS]:
-        amount = time_text if lane.is_time else figures.percent
+        amount = figures.time_text if lane.is_time else figures.percent
         assert node.difference is not None
-        interval = f"{signed(node.difference.low, amount)} to {signed(node.difference.high, amount)}"
-        change = signed(node.difference.estimate, amount)
+        interval = f"{figures.signed(node.difference.low, amount)} to {figures.signed(node.difference.high, amount)}"
+        change = figures.signed(node.difference.estimate, amount)
         noise = "" if node.is_clear else "within noise"
         rows.append((*_whose(lane, node), amount(node.base), amount(node.candidate), change, interval, noise))
     titles = (shown(names[0]), shown(names[1]), "difference", "95 % interval", "")

@@ -13,13 +13,14 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
 from flashprof.contracts.profiles import FrameId
 from flashprof.report import figures
+from flashprof.report.compare_sentences import plural
 from flashprof.stats.flame_tree import FlameLane, FlameNode
 
 PRUNE_SHARE = 0.001
@@ -101,19 +102,6 @@ def place_of(frame: FrameId, line: int) -> str:
     return f"{shown(frame.file)}:{line}" if line else shown(frame.file)
 
 
-def time_text(ns: float) -> str:
-    """A time of some ns, three digits in the unit that suits."""
-    scale, unit = (1, "ns") if abs(ns) < 999.5 else (1e3, "µs") if abs(ns) < 999.5e3 else (1e6, "ms")
-    value = ns / scale
-    num_decimals = 0 if abs(value) >= 99.95 or not value else 1 if abs(value) >= 9.995 else 2
-    return f"{value:,.{num_decimals}f} {unit}".replace("-", "−")
-
-
-def signed(value: float, amount: Callable[[float], str]) -> str:
-    """An amount with its sign, whichever it is."""
-    return f"+{amount(value)}" if value > 0 else amount(value)
-
-
 def flame_data(
     views: Mapping[str, Sequence[FlameLane]], *, names: tuple[str, str] = ("", ""), focus: str = ""
 ) -> dict[str, Any]:
@@ -190,33 +178,30 @@ def _facts(lane: FlameLane, names: Sequence[str]) -> str:
     """`drafter: base 133 µs a token → candidate 184 µs a token: +51.9 µs (95 %: …); 4 windows with 407 samples and`."""
     root = lane.nodes[0]
     arms = range(2 if lane.is_differential else 1)
-    known = [_count(root.num_samples[arm], "sample") for arm in arms]
+    known = [plural(root.num_samples[arm], "sample") for arm in arms]
     if lane.is_time or lane.is_differential:
-        known = [f"{_count(lane.num_windows[arm], 'window')} with {known[arm]}" for arm in arms]
+        known = [f"{plural(lane.num_windows[arm], 'window')} with {known[arm]}" for arm in arms]
     cost = ""
     if lane.is_time:
         costs = (root.base, root.candidate)
-        cost = " → ".join(f"{names[arm]} {time_text(costs[arm])} a token".strip() for arm in arms)
+        cost = " → ".join(f"{names[arm]} {figures.time_text(costs[arm])} a token".strip() for arm in arms)
     if cost and root.difference:
-        ends = f"{signed(root.difference.low, time_text)} to {signed(root.difference.high, time_text)}"
-        cost += f": {signed(root.difference.estimate, time_text)} (95 %: {ends})"
+        ends = (root.difference.estimate, root.difference.low, root.difference.high)
+        change, low, high = (figures.signed(end, figures.time_text) for end in ends)
+        cost += f": {change} (95 %: {low} to {high})"
     return f"{shown(lane.name)}: {'; '.join(filter(None, (cost, ' and '.join(known))))}."
 
 
 def _notes(lane: FlameLane, kept: Sequence[FlameNode], names: Sequence[str]) -> dict[str, str]:
     """What the widths of either arm do not show."""
     num_pruned = len(lane.nodes) - len(kept)
-    pruned = f"{_count(num_pruned, 'box', 'boxes')} below {figures.percent(PRUNE_SHARE)} of the lane left out."
+    pruned = f"{plural(num_pruned, 'box')} below {figures.percent(PRUNE_SHARE)} of the lane left out."
     notes = [pruned if num_pruned else ""] * 2
     for arm, other in ((0, 1), (1, 0)) if lane.is_differential else ():
         num_only = sum(node.num_samples[other] > 0 == node.num_samples[arm] for node in kept)
         if num_only:
-            notes[arm] += f" {_count(num_only, 'box', 'boxes')} only in {names[other]}: choose its widths to see them."
+            notes[arm] += f" {plural(num_only, 'box')} only in {names[other]}: choose its widths to see them."
     return {"base": notes[0].strip(), "candidate": notes[1].strip()}
-
-
-def _count(num: int, one: str, many: str = "") -> str:
-    return f"{num:,} {one if num == 1 else many or f'{one}s'}"
 
 
 def _origins(lane: FlameLane) -> list[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ from flashprof.report import figures
 from flashprof.report import localisation_sentences as sentences
 from flashprof.report.compare_sentences import plural
 from flashprof.report.localisation_rows import CLEAR, scale_of, status
-from flashprof.report.page import heading, make_console, plain_table, print_lines, text_of
+from flashprof.report.page import heading, plain_table, print_lines
 from flashprof.report.site_text import clip
 from flashprof.report.waterfall_steps import Step, Waterfall, waterfall
 
@@ -43,22 +43,15 @@ ASCII = Marks(clear="#", wait="=", noise=".", zero="|")
 UNICODE = Marks(clear="█", wait="▒", noise="░", zero="│")
 
 
-def render_localisation(localisation: Localisation, *, color: bool, width: int) -> str:
+def print_localisation(console: Console, localisation: Localisation, marks: Marks = ASCII) -> None:
     """
-    Draw where a change lies.
+    Print where a change lies, as a part of a longer report: a heading, one sentence, the waterfall, frames, suspects.
 
     Args:
+        console: Of the report; longer text wraps at its width, longer names are cut.
         localisation: What was found; anything may be missing.
-        color: Whether to write ANSI sequences; without, the bars are ASCII.
-        width: Columns; longer text wraps, longer names are cut.
+        marks: Of the bars.
     """
-    console = make_console(color=color, width=width)
-    print_localisation(console, localisation, UNICODE if color else ASCII)
-    return text_of(console)
-
-
-def print_localisation(console: Console, localisation: Localisation, marks: Marks = ASCII) -> None:
-    """The same, as a part of a longer report: a heading, one sentence, the waterfall, frames, suspects."""
     heading(console, "Where", sentences.totals(localisation))
     print_lines(console, [sentences.headline(localisation)], style="bold")
     print_lines(console, sentences.facts(localisation)[:1], style="")

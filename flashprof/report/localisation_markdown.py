@@ -25,18 +25,13 @@ TABLES: tuple[tuple[str, Callable[[Localisation], Table]], ...] = (
 
 
 def localisation_blocks(localisation: Localisation) -> Iterator[str]:
-    """Blocks of GitHub-flavoured Markdown, to be joined by empty lines."""
+    """Blocks of GitHub-flavoured Markdown, to be joined by empty lines; empty ones are to be left out."""
     yield "## Where"
     yield f"**{_sentence(sentences.headline(localisation))}**"
     facts = (sentences.totals(localisation), sentences.explained(localisation), *sentences.facts(localisation))
     yield "\n".join(f"- {_text(fact)}" for fact in (*facts, *localisation.notes) if fact)
     for title, make in TABLES:
         yield from _table(title, make(localisation))
-
-
-def render_localisation_markdown(localisation: Localisation) -> str:
-    """The same as a text of its own; anything may be missing."""
-    return "\n\n".join(block for block in localisation_blocks(localisation) if block) + "\n"
 
 
 def _table(title: str, table: Table) -> Iterator[str]:

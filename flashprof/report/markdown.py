@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flashprof.contracts.results import PhaseRow, RunSummary
+from flashprof.contracts.results import RunSummary
 from flashprof.report import figures, sentences
 from flashprof.report.pipe_table import escape, pipe_table
 
@@ -34,8 +34,7 @@ def _phases(summary: RunSummary) -> Iterator[str]:
     lanes = [
         (
             block.name + (" ◀ limiting" if block.row.is_limiting else ""),
-            figures.rate(block.row.tok_per_s) if block.row.num_tokens else figures.DASH,
-            figures.rate(block.row.capacity_tok_per_s) if block.row.num_tokens else figures.DASH,
+            *sentences.lane_rates(block.row),
             figures.percent(block.row.covered_share),
         )
         for block in blocks
@@ -43,19 +42,12 @@ def _phases(summary: RunSummary) -> Iterator[str]:
     ]
     yield pipe_table(("lane", "tok/s", "capacity tok/s", "covered by phases"), lanes, num_text=1)
     titles = ("lane", "phase", "kind", "calls a step", "ms a step p50", "p95", "share of lane")
-    yield pipe_table(titles, [(block.name, *_phase(phase)) for block in blocks for phase in block.phases], num_text=3)
-
-
-def _phase(phase: PhaseRow) -> tuple[str, ...]:
-    measured = phase.num_steps > 0
-    return (
-        phase.phase,
-        str(phase.kind),
-        f"{phase.num_calls / phase.num_steps:.3g}" if measured else figures.DASH,
-        figures.milliseconds(phase.step_p50_ns) if measured else figures.DASH,
-        figures.milliseconds(phase.step_p95_ns) if measured else figures.DASH,
-        figures.percent(phase.share),
-    )
+    rows = [
+        (block.name, phase.phase, str(phase.kind), *sentences.phase_cells(phase))
+        for block in blocks
+        for phase in block.phases
+    ]
+    yield pipe_table(titles, rows, num_text=3)
 
 
 def _frames(summary: RunSummary) -> Iterator[str]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from flashprof.contracts.events import SpanKind
 from flashprof.contracts.outcome import Outcome
-from flashprof.contracts.results import Interval, LaneRow, PhaseRow, RunSummary, ThreadRow, Window, WindowKind
+from flashprof.contracts.results import LaneRow, PhaseRow, RunSummary, ThreadRow, Window, WindowKind
 from flashprof.report import figures
+from flashprof.report.compare_sentences import level, plural
 
 MAIN_THREAD = "main"
 CONTENTION_PCT = 10.0
@@ -49,13 +50,36 @@ def lane_blocks(summary: RunSummary) -> tuple[LaneBlock, ...]:
     )
 
 
+def lane_rates(row: LaneRow | None) -> tuple[str, str]:
+    """Tok/s and capacity of a lane; dashes for one that handles no tokens."""
+    if row is None or not row.num_tokens:
+        return figures.DASH, figures.DASH
+    return figures.rate(row.tok_per_s), figures.rate(row.capacity_tok_per_s)
+
+
+def lane_shares(row: LaneRow) -> tuple[float, float, float]:
+    """Work, waiting, and what no phase accounts for, of the lane's time; NaN for a lane without any."""
+    rest_ns = max(row.wall_ns - row.work_ns - row.wait_ns, 0)
+    work, wait, rest = (figures.ratio(ns, row.wall_ns) for ns in (row.work_ns, row.wait_ns, rest_ns))
+    return work, wait, rest
+
+
+def phase_cells(phase: PhaseRow) -> tuple[str, str, str, str]:
+    """Calls a step of the lane, ms a step at p50 and at p95, share of the lane; dashes where no step ended."""
+    share = figures.percent(phase.share)
+    if phase.num_steps <= 0:
+        return figures.DASH, figures.DASH, figures.DASH, share
+    calls = f"{figures.ratio(phase.num_calls, phase.num_steps):.3g}"
+    return calls, figures.milliseconds(phase.step_p50_ns), figures.milliseconds(phase.step_p95_ns), share
+
+
 def outcome(summary: RunSummary) -> tuple[str, ...]:
     """How the launch failed and what was kept; nothing where it completed."""
     if summary.outcome is Outcome.COMPLETED:
         return ()
     said = f"{summary.outcome}: {summary.reason}" if summary.reason else str(summary.outcome)
     kinds = Counter(window.kind for window in summary.windows)
-    kept = [_plural(kinds[kind], f"{kind} window") for kind in (WindowKind.MEASURE, WindowKind.PROFILE) if kinds[kind]]
+    kept = [plural(kinds[kind], f"{kind} window") for kind in (WindowKind.MEASURE, WindowKind.PROFILE) if kinds[kind]]
     return said, f"kept: {' and '.join(kept) or 'no window'}; not to be compared with other runs"
 
 
@@ -70,8 +94,8 @@ def throughput(summary: RunSummary) -> str:
         return "tok/s unknown: fewer than two measure windows with tokens"
     value = summary.tok_per_s
     return (
-        f"{figures.rate(value.estimate)} tok/s  ({_level(value)} {figures.rate(value.low)} to "
-        f"{figures.rate(value.high)}, {_plural(value.num_samples, 'measure window')} of this one launch)"
+        f"{figures.rate(value.estimate)} tok/s  ({level(value)} {figures.rate(value.low)} to "
+        f"{figures.rate(value.high)}, {plural(value.num_samples, 'measure window')} of this one launch)"
     )
 
 
@@ -107,14 +131,14 @@ def sampling_cost(summary: RunSummary) -> str:
     if cost.high - cost.low > USELESS_WIDTH:
         verdict = "not known, the windows differ too much"
     low, high = figures.percent(cost.low), figures.percent(cost.high)
-    return f"sampling cost {figures.percent(cost.estimate)} of tok/s ({_level(cost)} {low} to {high}): {verdict}"
+    return f"sampling cost {figures.percent(cost.estimate)} of tok/s ({level(cost)} {low} to {high}): {verdict}"
 
 
 def warmup(summary: RunSummary) -> str:
     """Start-up, then length and causes of the warm-up; empty where there was none."""
     if summary.warmup is None:
         return ""
-    length, steps = figures.seconds(summary.warmup.length_s), _plural(summary.warmup.num_steps, "step")
+    length, steps = figures.seconds(summary.warmup.length_s), plural(summary.warmup.num_steps, "step")
     causes = f": {', '.join(summary.warmup.causes)}" if summary.warmup.causes else ""
     unsettled = "" if summary.warmup.settled else "; it never settled, measured all the same: read with care"
     startup = "" if summary.startup_s is None else f"start-up {figures.seconds(summary.startup_s)}, then "
@@ -201,14 +225,6 @@ def thread_name(row: ThreadRow) -> str:
 def is_busy(row: ThreadRow) -> bool:
     """Whether the thread used, or wanted, at least 1 % of a core."""
     return row.usr_pct + row.system_pct + row.wait_pct >= QUIET_PCT
-
-
-def _level(interval: Interval) -> str:
-    return f"{100 * interval.level:.0f} %:"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _value(value: object) -> str:

@@ -20,7 +20,7 @@ from flashprof.report.localisation_rows import Row, Table
 from flashprof.report.site_compare import clipped_lines, files
 from flashprof.report.site_localisation import LocalisationView, clipped, localisation_view
 from flashprof.report.site_template import environment
-from flashprof.report.site_text import Badge, Moment, bar_pct, clip, moment, ratio, verdict_badge
+from flashprof.report.site_text import Badge, Moment, bar_pct, clip, moment, verdict_badge
 
 MAX_CELLS = 200
 MAX_COMMITS = 400
@@ -238,7 +238,7 @@ def _place(rate: float | None, result: SearchResult) -> float | None:
     if not sentences.is_number(rate) or not rates:
         return None
     reach = max(rates) - min(rates)
-    return bar_pct(ratio(rate - min(rates), reach)) if reach > 0 else 50.0
+    return bar_pct(figures.ratio(rate - min(rates), reach)) if reach > 0 else 50.0
 
 
 def _ends(result: SearchResult) -> tuple[float, ...]:

@@ -20,7 +20,6 @@ from flashprof.report.site_text import (
     clip,
     moment,
     outcome_badge,
-    ratio,
     verdict_badge,
 )
 
@@ -200,6 +199,6 @@ def _whisker(rate: Interval, axis: tuple[float, float]) -> Whisker | None:
         return None
 
     def place(value: float, otherwise: float) -> float:
-        return bar_pct(ratio(value - low, high - low)) if math.isfinite(value) else otherwise
+        return bar_pct(figures.ratio(value - low, high - low)) if math.isfinite(value) else otherwise
 
     return Whisker(low=place(rate.low, 0.0), at=place(rate.estimate, 0.0), high=place(rate.high, 100.0))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from flashprof.contracts.events import SpanKind
-from flashprof.contracts.results import Frame, LaneRow, PhaseRow, RunSummary, ThreadRow, Window, WindowKind
+from flashprof.contracts.results import Frame, PhaseRow, RunSummary, ThreadRow, Window, WindowKind
 from flashprof.contracts.site import RunView
 from flashprof.report import figures, sentences
 from flashprof.report.site_text import (
@@ -19,7 +19,6 @@ from flashprof.report.site_text import (
     microseconds,
     moment,
     outcome_badge,
-    ratio,
 )
 
 MAX_OPEN_LANES = 6
@@ -191,13 +190,14 @@ def _lanes(summary: RunSummary) -> tuple[LaneCells, ...]:
 def _lane(block: sentences.LaneBlock, num_tokens: int, *, all_open: bool) -> LaneCells:
     row = block.row
     is_limiting = row is not None and row.is_limiting
-    work, wait, rest = _shares(row) if row else (math.nan,) * 3
+    work, wait, rest = sentences.lane_shares(row) if row else (math.nan,) * 3
+    rate, capacity = sentences.lane_rates(row)
     return LaneCells(
         name=clip(block.name, 80),
         is_limiting=is_limiting,
         is_open=all_open or is_limiting,
-        rate=figures.rate(row.tok_per_s) if row and row.num_tokens else figures.DASH,
-        capacity=figures.rate(row.capacity_tok_per_s) if row and row.num_tokens else figures.DASH,
+        rate=rate,
+        capacity=capacity,
         work=figures.percent(work),
         wait=figures.percent(wait),
         rest=figures.percent(rest),
@@ -207,21 +207,16 @@ def _lane(block: sentences.LaneBlock, num_tokens: int, *, all_open: bool) -> Lan
     )
 
 
-def _shares(row: LaneRow) -> tuple[float, float, float]:
-    rest_ns = max(row.wall_ns - row.work_ns - row.wait_ns, 0)
-    return ratio(row.work_ns, row.wall_ns), ratio(row.wait_ns, row.wall_ns), ratio(rest_ns, row.wall_ns)
-
-
 def _phase(phase: PhaseRow, num_tokens: int) -> PhaseCells:
-    measured = phase.num_steps > 0
+    calls, p50, p95, share = sentences.phase_cells(phase)
     return PhaseCells(
         name=clip(phase.phase, 80),
         kind="wait" if phase.kind is SpanKind.WAIT else "work",
-        calls=f"{ratio(phase.num_calls, phase.num_steps):.3g}" if measured else figures.DASH,
-        p50=figures.milliseconds(phase.step_p50_ns) if measured else figures.DASH,
-        p95=figures.milliseconds(phase.step_p95_ns) if measured else figures.DASH,
-        per_token_us=microseconds(ratio(phase.self_ns, num_tokens)),
-        share=figures.percent(phase.share),
+        calls=calls,
+        p50=p50,
+        p95=p95,
+        per_token_us=microseconds(figures.ratio(phase.self_ns, num_tokens)),
+        share=share,
         bar=bar_pct(phase.share),
     )
 

@@ -112,14 +112,6 @@ def outcome_badge(outcome: Outcome) -> Badge:
     return Badge("✕" if is_fault else "!", str(outcome), "bad" if is_fault else "neutral")
 
 
-def ratio(part: float, whole: float) -> float:
-    """NaN where it cannot be told, whatever a file holds."""
-    try:
-        return part / whole if whole else math.nan
-    except OverflowError:
-        return math.nan
-
-
 def bar_pct(share: float) -> float:
     """Length of a bar, 0 to 100."""
     return round(100 * min(max(share, 0.0), 1.0), 2) if math.isfinite(share) else 0.0

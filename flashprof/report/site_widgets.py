@@ -49,7 +49,7 @@ def _flame(view: RunView, widget_id: str) -> str:
     from flashprof.stats.flame_tree import flame_tree
 
     limiting = next((row.lane.role for row in view.summary.lanes if row.is_limiting), "")
-    return render_flame(flame_tree(view.profiles, None), id=widget_id, focus=limiting)
+    return render_flame(flame_tree(view.profiles), id=widget_id, focus=limiting)
 
 
 def _timeline(view: RunView, widget_id: str) -> str:

@@ -2,7 +2,7 @@
 Stacks of profile windows merged into one tree a lane, with what each box costs a token in either arm. Pure.
 
 A box is a path of frames. Its cost in a window is its share of the lane's samples times the window's time per token;
-an arm's is the mean over its windows. flame_noise.py says which differences are more than noise.
+an arm's is the mean over its windows. stack_noise.py says which differences are more than noise.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import numpy as np
 
 from flashprof.contracts.profiles import FrameId, ProfiledWindow, StackCounts, StackView
 from flashprof.contracts.results import Interval
-from flashprof.stats.flame_noise import Arm, Changes, changes_of
+from flashprof.stats.function_changes import RoleChanges, role_changes
+from flashprof.stats.stack_noise import ArmWindows, Changes, changes, clear_of_chance, noise_of, questions
 from flashprof.windows.lanes import MAIN_THREAD
 
 if TYPE_CHECKING:
-    from numpy.random import Generator
     from numpy.typing import NDArray
 
+    Bools = NDArray[np.bool_]
     Floats = NDArray[np.float64]
 
 MAX_NS_PER_TOKEN = 1e15
@@ -85,6 +86,24 @@ class _Window:
     stacks: list[StackCounts] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Arm:
+    """One arm of a lane; rows are boxes, columns windows."""
+
+    windows: ArmWindows
+    counts: Floats
+    own_counts: Floats
+
+    @property
+    def num_windows(self) -> int:
+        """None for an arm whose role was never sampled."""
+        return len(self.windows.launches)
+
+    def mean(self, counts: Floats) -> Floats:
+        """Cost of each box, mean over windows."""
+        return (counts * self.windows.ns_per_sample).mean(axis=1) if self.num_windows else np.zeros(len(counts))
+
+
 @dataclass(slots=True)
 class _Trie:
     """Boxes in the order in which they were met, so that a caller comes before its callees."""
@@ -112,7 +131,6 @@ class _Trie:
 def flame_tree(
     base: Sequence[ProfiledWindow],
     candidate: Sequence[ProfiledWindow] | None = None,
-    rng: Generator | None = None,  # noqa: ARG001 (all analyses of two arms are called alike; this one draws nothing)
     *,
     renamed: Mapping[FrameId, FrameId] | None = None,
 ) -> tuple[FlameLane, ...]:
@@ -122,7 +140,6 @@ def flame_tree(
     Args:
         base: Profile windows, of one arm or of the only one.
         candidate: Of the other; None for a plain graph.
-        rng: Not drawn from: the variance is analytic.
         renamed: Frame of the base → what it is called in the candidate; both are laid on each other.
 
     Returns:
@@ -130,9 +147,9 @@ def flame_tree(
     """
     both = (base, candidate or ())
     keys = {(window.role, window.thread, window.view) for arm in both for window in arm if window.num_samples}
-    is_differential = candidate is not None
+    functions = None if candidate is None else {role.table.role: role for role in role_changes(base, candidate)}
     return tuple(
-        _lane(key, [_windows_of(arm, key) for arm in both], renamed or {}, _lines(both), is_differential)
+        _lane(key, [_windows_of(arm, key) for arm in both], renamed or {}, _lines(both), functions)
         for key in sorted(keys, key=_place)
     )
 
@@ -178,7 +195,7 @@ def _lane(
     windows: Sequence[Sequence[_Window]],
     renamed: Mapping[FrameId, FrameId],
     lines: Mapping[FrameId, int],
-    is_differential: bool,
+    functions: Mapping[str, RoleChanges] | None,
 ) -> FlameLane:
     role, thread, view = key
     sampled = [window for arm in windows for window in arm if window.stacks]
@@ -191,15 +208,18 @@ def _lane(
     order = _depth_first(trie, np.maximum(*(arm.mean(arm.counts) for arm in arms)))
     # From here on boxes are in their order, or rounding would depend on which stack was met first.
     arms = [replace(arm, counts=arm.counts[order], own_counts=arm.own_counts[order]) for arm in arms]
-    changes = changes_of(arms[0], arms[1]) if is_differential and all(arm.num_windows for arm in arms) else None
+    judged = None
+    if functions is not None and all(arm.num_windows for arm in arms):
+        of_role = functions.get(role) if is_time and thread == MAIN_THREAD and view is StackView.ALL else None
+        judged = _judged(arms[0], arms[1], of_role, is_time=is_time)
     return FlameLane(
         role=role,
         thread=thread,
         view=view,
         is_time=is_time,
-        is_differential=is_differential,
+        is_differential=functions is not None,
         num_windows=(arms[0].num_windows, arms[1].num_windows),
-        nodes=_nodes(trie, order, arms, changes, [(was.get(node), lines.get(trie.frames[node], 0)) for node in order]),
+        nodes=_nodes(trie, order, arms, judged, [(was.get(node), lines.get(trie.frames[node], 0)) for node in order]),
     )
 
 
@@ -218,25 +238,44 @@ def _met(trie: _Trie, window: _Window, renamed: Mapping[FrameId, FrameId], was: 
     return own
 
 
-def _arm(trie: _Trie, windows: Sequence[_Window], met: Sequence[Mapping[int, int]], *, is_time: bool) -> Arm:
+def _arm(trie: _Trie, windows: Sequence[_Window], met: Sequence[Mapping[int, int]], *, is_time: bool) -> _Arm:
     own = np.zeros((len(trie.frames), len(windows)))
     for column, found in enumerate(met):
         own[list(found), column] = list(found.values())
     counts = trie.inclusive(own)
-    worth = np.array([window.ns_per_token if is_time else 1.0 for window in windows])
-    return Arm(
+    worth = [window.ns_per_token if is_time else float(bool(window.stacks)) for window in windows]
+    return _Arm(
+        windows=ArmWindows(
+            launches=tuple(window.launch for window in windows),
+            ns_per_token=np.array(worth),
+            num_samples=counts[0],
+        ),
         counts=counts,
         own_counts=own,
-        weights=worth / np.maximum(counts[0], 1.0),
-        launches=[window.launch for window in windows],
     )
+
+
+def _judged(base: _Arm, candidate: _Arm, functions: RoleChanges | None, *, is_time: bool) -> tuple[Changes, Bools]:
+    """
+    Differences of all boxes of a lane, and which of them are clear.
+
+    A box that has the samples of one of the role's *functions* has its noise and its verdict, which is with all
+    functions in mind; others are judged with all boxes in mind.
+    """
+    arms = (base.windows, candidate.windows)
+    noise = functions.noise if functions else noise_of(arms, base.own_counts, candidate.own_counts, is_time=is_time)
+    changed = changes(arms, base.counts, candidate.counts, noise)
+    names = questions(base.counts, candidate.counts)
+    (clear,) = clear_of_chance([changed], [names])
+    verdicts = functions.verdicts() if functions else {}
+    return changed, np.array([verdicts.get(name, of_box) for name, of_box in zip(names, clear, strict=True)])
 
 
 def _nodes(
     trie: _Trie,
     order: Sequence[int],
-    arms: Sequence[Arm],
-    changes: Changes | None,
+    arms: Sequence[_Arm],
+    judged: tuple[Changes, Bools] | None,
     names: Sequence[tuple[FrameId | None, int]],
 ) -> tuple[FlameNode, ...]:
     """Boxes in their *order*; *names* are what each is called in the base, if otherwise, and its line."""
@@ -255,8 +294,8 @@ def _nodes(
             num_samples=(int(num_base[index]), int(num_candidate[index])),
             line=names[index][1],
             was=names[index][0],
-            difference=changes.interval(index) if changes else None,
-            is_clear=bool(changes.is_clear[index]) if changes else False,
+            difference=judged[0].interval(index) if judged else None,
+            is_clear=bool(judged[1][index]) if judged else False,
         )
         for index, node in enumerate(order)
     )

@@ -26,6 +26,7 @@ from flashprof.stats.frame_match import (
     match_renamed,
     runs_compiled,
 )
+from flashprof.stats.stack_noise import ArmWindows
 from flashprof.windows.lanes import MAIN_THREAD
 
 if TYPE_CHECKING:
@@ -38,22 +39,6 @@ Numbers = tuple[int, ...]
 Key = TypeVar("Key", bound=Hashable)
 Edge = tuple[FrameId, FrameId]
 FramePhase = tuple[FrameId, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmWindows:
-    """The windows of one arm that have samples."""
-
-    launches: tuple[str, ...]
-    ns_per_token: Floats
-    """(num_windows,)"""
-    num_samples: Floats
-    """(num_windows,)"""
-
-    @property
-    def ns_per_sample(self) -> Floats:
-        """What one sample stands for, (num_windows,)."""
-        return self.ns_per_token / self.num_samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

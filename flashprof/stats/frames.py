@@ -14,10 +14,9 @@ import numpy as np
 
 from flashprof.contracts.localisation import BETWEEN, FrameChange, FrameStatus
 from flashprof.contracts.profiles import FrameId, ProfiledWindow
-from flashprof.contracts.results import Interval
-from flashprof.stats.frame_errors import LEVEL, Changes, changes, clear_of_chance, noise_of
 from flashprof.stats.frame_match import Surroundings
-from flashprof.stats.frame_table import Counts, FramePhase, RoleTable, main_windows, role_table
+from flashprof.stats.frame_table import Counts, FramePhase, RoleTable
+from flashprof.stats.function_changes import RoleChanges, role_changes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,31 +37,27 @@ SOME_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RoleChanges:
-    """All frames of one role; rows as in its table."""
-
-    table: RoleTable
-    frames: tuple[FrameId, ...]
-    inclusive: Changes
-    own: Changes
-    phases: tuple[str, ...]
-    is_wrapper: Bools
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     """One frame on its way to its place."""
 
-    of: _RoleChanges
+    of: RoleChanges
     row: int
-    is_own_clear: bool
-    is_clear: bool
+    frame: FrameId
+    phase: str
+    is_wrapper: bool
+
+    @property
+    def is_own_clear(self) -> bool:
+        return bool(self.of.is_own_clear[self.row])
+
+    @property
+    def is_clear(self) -> bool:
+        return self.is_own_clear or bool(self.of.is_inclusive_clear[self.row])
 
 
 def frame_changes(
     base: Sequence[ProfiledWindow],
     candidate: Sequence[ProfiledWindow],
-    _rng: np.random.Generator,
     *,
     drop_ns_per_token: float,
     focus: tuple[str, str] = ("", ""),
@@ -74,7 +69,6 @@ def frame_changes(
     Args:
         base: Profile windows of one arm; main threads and all of their samples are used.
         candidate: Of the other.
-        _rng: Taken as by the other localisers; the errors have a closed form and nothing is drawn.
         drop_ns_per_token: What a token costs more in the candidate, of wall time; negative for a gain.
         focus: Role and phase that the change was localised to; empty where none was.
         top: How many, at most.
@@ -83,43 +77,17 @@ def frame_changes(
         Own code of roles that both arms have: clear changes in the direction of the drop first, those of the focus
         before others, then by own time. Library code is in the own time of what calls it.
     """
-    old, new = main_windows(base), main_windows(candidate)
-    roles = [_role_changes(role_table(role, old[role], new[role])) for role in old if role in new]
     sign = -1.0 if drop_ns_per_token < 0 else 1.0
-    rows = [row for row in _judged(roles) if not _explains_nothing(row)]
+    rows = [row for role in role_changes(base, candidate) for row in _rows(role) if not _explains_nothing(row)]
     rows.sort(key=lambda row: _place(row, sign, abs(drop_ns_per_token), focus))
     return tuple(map(_frame_change, rows[:top]))
 
 
-def _role_changes(table: RoleTable) -> _RoleChanges:
-    noise = noise_of(table.arms, table.own.base, table.own.candidate)
-    inclusive = changes(table.arms, table.inclusive.base, table.inclusive.candidate, noise)
-    own = changes(table.arms, table.own.base, table.own.candidate, noise)
-    return _RoleChanges(
-        table=table,
-        frames=tuple(table.inclusive.keys),
-        inclusive=inclusive,
-        own=own,
-        phases=_phases(table),
-        is_wrapper=_hands_all_on(table, inclusive.estimate) | _is_everywhere(table),
-    )
-
-
-def _judged(roles: Sequence[_RoleChanges]) -> Iterator[_Row]:
-    """Each frame of each role, with the multiplicity of all of them controlled."""
-    if not roles:
-        return
-    parts = [part for role in roles for part in (role.own, role.inclusive)]
-    is_clear = clear_of_chance(
-        np.concatenate([part.p_values for part in parts]), np.concatenate([part.is_asked for part in parts])
-    )
-    start = 0
-    for role in roles:
-        num = len(role.frames)
-        own, inclusive = is_clear[start : start + num], is_clear[start + num : start + 2 * num]
-        start += 2 * num
-        for row in range(num):
-            yield _Row(of=role, row=row, is_own_clear=bool(own[row]), is_clear=bool(own[row] or inclusive[row]))
+def _rows(role: RoleChanges) -> Iterator[_Row]:
+    table = role.table
+    is_wrapper = _hands_all_on(table, role.inclusive.estimate) | _is_everywhere(table)
+    for row, (frame, phase) in enumerate(zip(table.inclusive.keys, _phases(table), strict=True)):
+        yield _Row(of=role, row=row, frame=frame, phase=phase, is_wrapper=bool(is_wrapper[row]))
 
 
 def _phases(table: RoleTable) -> tuple[str, ...]:
@@ -157,14 +125,14 @@ def _is_everywhere(table: RoleTable) -> Bools:
 def _explains_nothing(row: _Row) -> bool:
     own, inclusive = row.of.own.estimate[row.row], row.of.inclusive.estimate[row.row]
     has_little = abs(own) <= MIN_OWN_SHARE * abs(inclusive)
-    return bool(row.of.is_wrapper[row.row] and has_little and not row.is_own_clear)
+    return bool(row.is_wrapper and has_little and not row.is_own_clear)
 
 
 def _place(row: _Row, sign: float, drop_ns: float, focus: tuple[str, str]) -> tuple[int, int, float, str, FrameId]:
     own = float(row.of.own.estimate[row.row]) * sign
     role, phase = focus
     is_role = role == row.of.table.role
-    is_focus = is_role and row.of.phases[row.row] == ("" if phase == BETWEEN else phase)
+    is_focus = is_role and row.phase == ("" if phase == BETWEEN else phase)
     if own > 0 and (row.is_own_clear or (is_focus and own >= MAIN_SHARE * drop_ns)):
         tier = 0
     elif own > 0 and own >= SOME_SHARE * drop_ns:
@@ -173,12 +141,11 @@ def _place(row: _Row, sign: float, drop_ns: float, focus: tuple[str, str]) -> tu
         tier = 2
     else:
         tier = 3 if own > 0 else 4
-    return tier, -is_role - is_focus, -abs(own), row.of.table.role, row.of.frames[row.row]
+    return tier, -is_role - is_focus, -abs(own), row.of.table.role, row.frame
 
 
 def _frame_change(row: _Row) -> FrameChange:
-    table, place = row.of.table, row.row
-    frame = row.of.frames[place]
+    table, place, frame = row.of.table, row.row, row.frame
     before = table.was.get(frame, frame)
     line = table.lines.get(frame, 0)
     was = ""
@@ -188,13 +155,13 @@ def _frame_change(row: _Row) -> FrameChange:
         role=table.role,
         name=frame.name,
         where=f"{frame.file}:{line}" if line else frame.file,
-        phase=row.of.phases[place],
+        phase=row.phase,
         status=_status(table, frame, before),
         was=was,
         base_ns_per_token=float(row.of.inclusive.base[place]),
         candidate_ns_per_token=float(row.of.inclusive.candidate[place]),
-        inclusive=_interval(row.of.inclusive, place),
-        own=_interval(row.of.own, place),
+        inclusive=row.of.inclusive.interval(place),
+        own=row.of.own.interval(place),
         is_clear=row.is_clear,
     )
 
@@ -221,15 +188,3 @@ def _is_inlined(frame: FrameId, here: Surroundings, there: Surroundings, names: 
             return other.is_compiled and not around.is_compiled
         frame = max(around.callers, key=lambda caller: (around.callers[caller], caller))
     return False
-
-
-def _interval(changed: Changes, place: int) -> Interval:
-    estimate, half = float(changed.estimate[place]), float(changed.half[place])
-    return Interval(
-        estimate=estimate,
-        low=estimate - half,
-        high=estimate + half,
-        level=LEVEL,
-        num_samples=changed.num_units,
-        method=changed.method,
-    )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from flashprof.contracts.localisation import FrameChange
 from flashprof.stats.suspect_case import Case, Cover, Finding, change, exact, percent, phase_ns
+from flashprof.windows.evidence import ArmEvidence
+from flashprof.windows.lanes import MAIN_THREAD
 
 DATA_ROLE = "dispatcher"
 DATA_PHASES = frozenset({"wait_work", "wait_data", "data_wait", "data", "dataloader", "load_data"})
@@ -14,6 +18,8 @@ SYNC_PHASES = frozenset({"count_sync", "grad_sync", "all_reduce", "allreduce", "
 LOG_PHASES = frozenset({"log", "metrics", "logging"})
 LOG_FILES = ("logging/__init__.py", "tensorboard/", "wandb/")
 QUEUE_PHASES = ("wait_hidden", "wait_room")
+QUEUE_ENDS = MappingProxyType({"drafter": ("receive", "unpack"), "target": ("pack", "send")})
+"""What a role does at its end of the queue: one that does so and has no wait beside it never waited."""
 QUEUE_GAUGE = "queue"
 """Batches that wait for the drafter when it has finished a step."""
 SPANS = 'three lines of flashprof.emit tell: `with emitter.span("…")`'
@@ -82,7 +88,7 @@ def logging(case: Case) -> Finding:
 
 
 def _queue(case: Case, phase: str, sentence: str) -> Finding:
-    if all(phase_ns(arm, lambda _, name: name in QUEUE_PHASES) is None for arm in case.arms):
+    if not any(_has_queue(arm) for arm in case.arms):
         return Finding(evidence=f"no phase is called {' or '.join(QUEUE_PHASES)}", missing=SPANS)
     # A side that never waited has no such phase: it waited 0 ns.
     old, new = (phase_ns(arm, lambda _, name: name == phase) for arm in case.arms)
@@ -93,6 +99,12 @@ def _queue(case: Case, phase: str, sentence: str) -> Finding:
         evidence += f", with {depths[0].mean:.2f} → {depths[1].mean:.2f} batches waiting"
     share = percent(min(1.0, max(0.0, cover.amount / case.difference_ns)))
     return Finding(evidence=f"{evidence}; {share} of the change is a wait that nobody's work explains", cover=cover)
+
+
+def _has_queue(arm: ArmEvidence) -> bool:
+    held = {(role, phase) for role, thread, phase in arm.phases if thread == MAIN_THREAD}
+    ends = (all((role, phase) in held for phase in phases) for role, phases in QUEUE_ENDS.items())
+    return any(phase in QUEUE_PHASES for _, phase in held) or any(ends)
 
 
 def _is_loading(role: str, phase: str) -> bool:

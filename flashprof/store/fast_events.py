@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from flashprof.contracts.errors import FormatError
 from flashprof.contracts.events import EventLog, decode
 
 BLOCK_BYTES = 2**20
@@ -20,28 +19,6 @@ BLOCK_BYTES = 2**20
 SPAN = b'["span",'
 GAUGE = b'["gauge",'
 LINE_END = ord("\n")
-
-
-def read_step_logs(folder: Path, *, with_gauges: bool = False) -> list[EventLog]:
-    """
-    All events of a finished launch but its spans, one log a process, in the order of their file names.
-
-    What is no events file of this version is left out, as `EventTail` does; so are links, which could lead out of the
-    folder, and pipes, which would hang the reader.
-
-    Args:
-        folder: `events/` of a run folder.
-        with_gauges: Whether to read gauges too, about eight a training step.
-    """
-    logs = []
-    for path in sorted(folder.glob("*.jsonl")):
-        if path.is_symlink() or not path.is_file():
-            continue
-        try:
-            logs.append(read_step_log(path, with_gauges=with_gauges))
-        except FormatError:
-            continue
-    return logs
 
 
 def read_step_log(path: Path, *, with_gauges: bool = False, block_bytes: int = BLOCK_BYTES) -> EventLog:

@@ -20,6 +20,7 @@ from flashprof.contracts.search import Cause
 
 Kind = TypeVar("Kind")
 
+PAIRS = tuple[tuple[str, str], ...]
 MAX_SHOWN = 60
 """Characters of a wrong value in a message."""
 
@@ -47,7 +48,9 @@ def _read(kind: Any, raw: Any, name: str) -> Any:
         (some,) = (part for part in parts if part is not types.NoneType)
         return None if raw is None else _read(some, raw, name)
     if origin is tuple:
-        items = _checked(raw, list, name)
+        # Pairs, as of paths, are an object in a file.
+        items = [list(pair) for pair in raw.items()] if kind == PAIRS and isinstance(raw, dict) else raw
+        _checked(items, list, name)
         kinds = [parts[0]] * len(items) if parts[-1] is Ellipsis else list(parts)
         if len(kinds) != len(items):
             raise ValueError(f"{name} has {len(items)} entries instead of {len(kinds)}")

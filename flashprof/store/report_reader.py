@@ -37,6 +37,7 @@ PUT_ASIDE = ".old-"
 HEADER_BYTES = 4096
 """The first line of an events file takes about 200."""
 MAX_BROKEN_LAUNCHES = 5
+GATE_PREFIX = "gate-"
 """Of one study that get a line each; more are counted."""
 MAX_NAMED = 3
 READ_AGAIN = "read it with the FlashProf that wrote it, or measure again"
@@ -257,6 +258,8 @@ def _why_left_out(place: _Place) -> str:
         return ""
     if PUT_ASIDE in name:
         return "put aside by --fresh"
+    if name.startswith(GATE_PREFIX):
+        return "gates, whose report.md says what they found"
     return "calibrations with a page of their own" if place.has(CALIBRATION_FILE) else ""
 
 
@@ -268,10 +271,7 @@ def _made(kind: type[Kind], raw: Mapping[str, Any], name: str) -> Kind:
         FormatError: It is damaged; says where.
     """
     try:
-        # Pairs are an object in the file.
-        paths = raw.get("paths", {})
-        as_pairs = kind is not RunSummary and isinstance(paths, dict)
-        return from_json(kind, {**raw, "paths": [list(pair) for pair in paths.items()]} if as_pairs else raw, name)
+        return from_json(kind, raw, name)
     except (TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"damaged: {printable(str(error))}", next_command=READ_AGAIN) from error
 

@@ -23,16 +23,12 @@ Format history
 from __future__ import annotations
 
 import json
-import math
-import types
-from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
-from enum import StrEnum
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from dataclasses import asdict
+from typing import Any
 
 from flashprof.contracts.errors import FormatError
-from flashprof.contracts.results import Interval
 from flashprof.contracts.search import Belief, Cause, Proof, SearchResult
+from flashprof.store.from_json import from_json
 from flashprof.store.json_numbers import finite
 
 FORMAT = "flashprof-search-result"
@@ -79,12 +75,9 @@ def search_from_json(text: str, *, where: str | None = None) -> SearchResult:
             next_command=f"read it with the FlashProf that wrote it, or {REMEDY}",
         )
     try:
-        paths = [list(path) for path in dict(document["paths"]).items()]
-        result = _read(SearchResult, {**document, "paths": paths}, "result")
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        return from_json(SearchResult, document, "result")
+    except (TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"the search's result is damaged: {error}", where=where, next_command=REMEDY) from error
-    assert isinstance(result, SearchResult)
-    return result
 
 
 def _members(causes: tuple[Cause, ...]) -> list[list[str]]:
@@ -98,57 +91,3 @@ def _belief(belief: Belief) -> dict[str, Any]:
 def _proof(proof: Proof) -> dict[str, Any]:
     derived = {"is_shown": proof.is_shown, "is_refuted": proof.is_refuted}
     return {**asdict(proof), "cause": list(proof.cause.members), **derived}
-
-
-def _read(kind: Any, raw: Any, name: str) -> Any:
-    """
-    A value of the annotated *kind* from what JSON made of it.
-
-    Raises:
-        TypeError, ValueError: It is no such value; says where in the document.
-    """
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        (some,) = (part for part in parts if part is not types.NoneType)
-        return None if raw is None else _read(some, raw, name)
-    if origin is tuple:
-        items = _checked(raw, list, name)
-        kinds = [parts[0]] * len(items) if parts[-1] is Ellipsis else list(parts)
-        named = [f"{name}[{place}]" for place in range(len(items))]
-        return tuple(_read(*item) for item in zip(kinds, items, named, strict=True))
-    if origin is dict:
-        return {key: _read(parts[1], item, f"{name}.{key}") for key, item in _checked(raw, dict, name).items()}
-    if is_dataclass(kind):
-        return _read_object(kind, raw, name)
-    return _read_scalar(kind, raw, name)
-
-
-def _read_object(kind: Any, raw: Any, name: str) -> Any:
-    if kind is Cause:
-        return Cause(_read(tuple[str, ...], raw, name))
-    if kind is Interval:
-        raw = _with_open_ends(_checked(raw, dict, name))
-    hints = get_type_hints(kind)
-    known = [field.name for field in fields(kind) if field.name in _checked(raw, dict, name)]
-    return kind(**{key: _read(hints[key], raw[key], f"{name}.{key}") for key in known})
-
-
-def _read_scalar(kind: Any, raw: Any, name: str) -> Any:
-    if kind is float:
-        # What could not be told, NaN, was written as null.
-        return math.nan if raw is None else float(_checked(raw, (int, float), name))
-    if issubclass(kind, StrEnum):
-        return kind(_checked(raw, str, name))
-    return _checked(raw, kind, name)
-
-
-def _checked(raw: Any, kind: type | tuple[type, ...], name: str) -> Any:
-    # Python counts true and false as numbers.
-    if not isinstance(raw, kind) or (isinstance(raw, bool) and kind is not bool):
-        raise TypeError(f"{name} is {raw!r}")
-    return raw
-
-
-def _with_open_ends(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    ends = {"low": -math.inf, "high": math.inf}
-    return {**raw, **{end: bound for end, bound in ends.items() if raw.get(end, bound) is None}}

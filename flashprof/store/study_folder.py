@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,30 +52,37 @@ def _ended_run_id(observation: Observation) -> str | None:
     return observation.run_id if isinstance(observation, HotEnded | ColdLaunch | ColdFailed) else None
 
 
-_STUDY: QuestionKind[Observation] = QuestionKind(
+STUDY: QuestionKind[Observation] = QuestionKind(
     folder=FolderKind(noun="study", version=VERSION, work="the same comparison"),
     prefix="compare",
     encode=observation_to_json,
     decode=observation_from_json,
     ended_run_id=_ended_run_id,
 )
+GATE: QuestionKind[Observation] = replace(STUDY, folder=replace(STUDY.folder, work="the same gate"), prefix="gate")
+"""A study whose arms are trees."""
 
 
 @dataclass(frozen=True)
 class StudyFolder(QuestionFolder[Observation]):
     """A study that this process owns: opened by `open_study`."""
 
-    kind: QuestionKind[Observation] = _STUDY
+    kind: QuestionKind[Observation] = STUDY
 
 
-def study_id(question: Question) -> str:
+def study_id(question: Question, kind: QuestionKind[Observation] = STUDY) -> str:
     """Name of the question's folder: equal for equal questions, on every machine."""
-    return _STUDY.name(question)
+    return kind.name(question)
 
 
 @contextlib.contextmanager
 def open_study(
-    reports: Path, question: Question, *, plan: Mapping[str, Any], fresh: bool = False
+    reports: Path,
+    question: Question,
+    *,
+    plan: Mapping[str, Any],
+    fresh: bool = False,
+    kind: QuestionKind[Observation] = STUDY,
 ) -> Iterator[StudyFolder]:
     """
     Begin a study, or go on with it where an earlier call stopped, even if that was killed.
@@ -85,12 +92,13 @@ def open_study(
         question: What is asked.
         plan: Of this call, kept in study.json for the reader.
         fresh: Put an earlier study aside, as `<study-id>.old-1`, and begin anew.
+        kind: Of the question.
 
     Raises:
         UsageError: Another FlashProf works on it, or the reports folder is not writable.
         FormatError: The folder was written by another version.
         ToolError: The disk is full.
     """
-    folder = StudyFolder(reports / study_id(question))
+    folder = StudyFolder(reports / study_id(question, kind), kind)
     with opened(folder, question, call={"plan": plan}, fresh=fresh):
         yield folder

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from flashprof.cli.bisect import command as bisect
+from flashprof.cli.calibrate import command as calibrate
 from flashprof.cli.compare import command as compare
 from flashprof.cli.decision_options import (
     allow_option,
@@ -21,6 +22,7 @@ from flashprof.cli.decision_options import (
     rule_options,
     verdict_status,
 )
+from flashprof.cli.run import command as measure
 from flashprof.contracts.comparison import Verdict
 from flashprof.contracts.errors import UsageError
 
@@ -86,11 +88,13 @@ def test_values_are_read_and_wrong_ones_refused() -> None:
 def test_commands_share_the_very_options() -> None:
     helps = [
         {parameter.opts[0]: (parameter.default, getattr(parameter, "help", "")) for parameter in command.params}
-        for command in (bisect, compare)
+        for command in (bisect, compare, calibrate, measure)
     ]
-    shared = ("--tolerance", "--allow", "--gpus", "--fresh", "--dry-run", "--inconclusive", "--reports", "--json")
+    shared = ("--reports", "--dry-run", "--fresh", "--tolerance", "--allow", "--gpus", "--inconclusive", "--json")
 
     assert [helps[0][name] for name in shared] == [helps[1][name] for name in shared]
+    assert [helps[0][name] for name in shared[:3]] == [helps[2][name] for name in shared[:3]]
+    assert helps[0]["--reports"] == helps[3]["--reports"]
 
 
 @pytest.mark.parametrize(

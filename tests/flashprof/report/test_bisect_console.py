@@ -6,21 +6,19 @@ Update the files with `FLASHPROF_UPDATE_GOLDEN=1 pytest tests/flashprof/report`,
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import search_results
+from golden import check_golden
 
 from flashprof.contracts.comparison import Standing, Verdict
 from flashprof.contracts.search import SearchKind, SearchResult
 from flashprof.report.bisect_console import render_search
 from flashprof.report.bisect_markdown import render_search_markdown
 
-GOLDEN = Path(__file__).parent / "golden"
 MAKERS = [
     search_results.one_culprit,
     search_results.two_culprits,
@@ -33,14 +31,6 @@ MAKERS = [
     search_results.interrupted,
 ]
 Make = Callable[[], SearchResult]
-
-
-def check_golden(name: str, text: str) -> None:
-    path = GOLDEN / name
-    if os.environ.get("FLASHPROF_UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-
-    assert path.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("make", MAKERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import localisations
 import pytest
 import search_results
 from search_results import BAD_COMMIT, CULPRIT, GOOD_COMMIT, belief, cell, interval
@@ -108,6 +109,13 @@ def test_the_effect_of_a_culprit_that_no_hypothesis_names_alone_is_that_of_its_p
 )
 def test_the_next_command_can_be_typed(make: Make, step: tuple[str, str]) -> None:
     assert step == sentences.next_step(make())
+
+
+def test_what_was_localised_is_drawn_next() -> None:
+    paths = (("search", "/work/my reports/bisect-1"),)
+    result = replace(search_results.one_culprit(), localisation=localisations.one_phase(), paths=paths)
+
+    assert ("flashprof report '/work/my reports'", "draws where it costs its time") == sentences.next_step(result)
 
 
 def test_the_next_command_finds_searches_that_lie_elsewhere() -> None:

@@ -6,29 +6,19 @@ Update the files with `FLASHPROF_UPDATE_GOLDEN=1 pytest tests/flashprof/report`,
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import calibrations
 import pytest
+from golden import check_golden
 
 from flashprof.contracts.calibration import Calibration, Share
 from flashprof.report.calibration_console import render_calibration
 from flashprof.report.calibration_page import render_page
 from flashprof.report.calibration_sentences import finds, headline, pct
 
-GOLDEN = Path(__file__).parent / "golden"
 MAKERS = [calibrations.quiet, calibrations.scant]
-
-
-def check_golden(name: str, text: str) -> None:
-    path = GOLDEN / name
-    if os.environ.get("FLASHPROF_UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-
-    assert path.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("make", MAKERS)

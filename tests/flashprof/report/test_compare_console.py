@@ -7,20 +7,18 @@ Update the files with `FLASHPROF_UPDATE_GOLDEN=1 pytest tests/flashprof/report`,
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import study_results
+from golden import check_golden
 from study_results import interval
 
 from flashprof.contracts.comparison import StudyResult, Verdict
 from flashprof.report.compare_console import render_study
 from flashprof.report.compare_markdown import render_study_markdown
 
-GOLDEN = Path(__file__).parent / "golden"
 MAKERS = [
     study_results.regression,
     study_results.no_regression,
@@ -29,14 +27,6 @@ MAKERS = [
     study_results.existing,
 ]
 Make = Callable[[], StudyResult]
-
-
-def check_golden(name: str, text: str) -> None:
-    path = GOLDEN / name
-    if os.environ.get("FLASHPROF_UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-
-    assert path.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("make", MAKERS)

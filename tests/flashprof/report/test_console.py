@@ -7,29 +7,19 @@ Update the files with `FLASHPROF_UPDATE_GOLDEN=1 pytest tests/flashprof/report`,
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import run_summaries
+from golden import check_golden
 
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import RunSummary, Warmup
 from flashprof.report.console import render_summary
 from flashprof.report.markdown import render_markdown
 
-GOLDEN = Path(__file__).parent / "golden"
 MAKERS = [run_summaries.healthy, run_summaries.crashed, run_summaries.foreign]
-
-
-def check_golden(name: str, text: str) -> None:
-    path = GOLDEN / name
-    if os.environ.get("FLASHPROF_UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-
-    assert path.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("make", MAKERS)

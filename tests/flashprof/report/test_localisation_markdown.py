@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import localisations
 
-from flashprof.report.localisation_markdown import render_localisation_markdown
+from flashprof.report.localisation_markdown import localisation_blocks
 
 
 def test_links_tags_and_pipes_of_a_run_are_text() -> None:
-    text = render_localisation_markdown(localisations.hostile("[a](javascript:b)|<img src=x>`c_d"))
+    text = "\n".join(localisation_blocks(localisations.hostile("[a](javascript:b)|<img src=x>`c_d")))
     outside = "".join(text.split("`")[::2])
 
     assert "[a](" not in outside.replace("\\[", "")
@@ -18,14 +18,14 @@ def test_links_tags_and_pipes_of_a_run_are_text() -> None:
 
 
 def test_a_frame_in_the_headline_is_code_without_escapes() -> None:
-    text = render_localisation_markdown(localisations.one_phase())
+    text = "\n".join(localisation_blocks(localisations.one_phase()))
 
     assert "`MaskFactory._build_masks`" in text
     assert "MaskFactory.\\_build\\_masks" in text
 
 
 def test_every_table_has_cells_for_all_its_titles() -> None:
-    blocks = render_localisation_markdown(localisations.one_phase()).split("\n\n")
+    blocks = list(localisation_blocks(localisations.one_phase()))
     tables = [block.splitlines() for block in blocks if block.startswith("|")]
 
     assert len(tables) == 4

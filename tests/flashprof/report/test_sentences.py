@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -92,3 +93,26 @@ def test_a_sampling_cost_between_anything_and_anything_is_called_unknown() -> No
     summary = replace(healthy(), sampling_cost=interval(-0.07, -0.98, 0.42))
 
     assert sentences.sampling_cost(summary).endswith("not known, the windows differ too much")
+
+
+def test_a_phase_without_steps_has_dashes_but_its_share() -> None:
+    phase = healthy().phases[0]
+    cells = sentences.phase_cells(phase)
+
+    assert figures.DASH not in cells
+    assert (figures.DASH, figures.DASH, figures.DASH, cells[3]) == sentences.phase_cells(replace(phase, num_steps=0))
+
+
+def test_the_shares_of_a_lane_are_of_its_time_and_no_rest_is_negative() -> None:
+    row = lane_row(lane("target"), 0.25, 0.5)
+
+    assert sentences.lane_shares(row) == pytest.approx((0.25, 0.5, 0.25))
+    assert sentences.lane_shares(replace(row, wait_ns=row.wall_ns))[2] == 0.0
+    assert all(map(math.isnan, sentences.lane_shares(replace(row, wall_ns=0))))
+
+
+def test_a_lane_without_tokens_has_no_rates() -> None:
+    row = replace(lane_row(lane("target"), 0.1, 0.8), num_tokens=5)
+
+    assert (figures.rate(row.tok_per_s), figures.rate(row.capacity_tok_per_s)) == sentences.lane_rates(row)
+    assert [(figures.DASH, figures.DASH)] * 2 == [sentences.lane_rates(of) for of in (replace(row, num_tokens=0), None)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashprof.contracts.profiles import PHASE_FILE, FrameId, ProfiledWindow, StackView
+from flashprof.contracts.results import Interval
 from flashprof.stats.flame_tree import FlameLane, flame_tree
+from flashprof.stats.frames import frame_changes
 
 Stacks = Mapping[tuple[FrameId, ...], int]
 
@@ -193,3 +196,160 @@ def test_a_deep_stack_does_not_meet_a_recursion_limit() -> None:
     (lane,) = flame_tree([window({deep: 1})])
 
     assert len(lane.nodes) == 3_001
+
+
+NUM_REPEATS = 40
+PATHS = [
+    tuple(FrameId(f"f{path[:depth]}", "pipeline/a.py") for depth in range(1, 5)) for path in map(str, range(1000, 1030))
+]
+"""Thirty paths that share their two or three outermost frames."""
+SHARES = 0.75 ** np.arange(30.0) / (0.75 ** np.arange(30.0)).sum()
+
+
+def drawn_arm(
+    rng: np.random.Generator,
+    *,
+    num_windows: int,
+    num_samples: int,
+    spread: float = 0.03,
+    burst: float = 0.0,
+    planted_ns: float = 0.0,
+    num_launches: int = 1,
+) -> list[ProfiledWindow]:
+    """Windows of 1,000 ns a token; *burst* adds variance to the counts, *planted_ns* time to the third path."""
+    windows = []
+    for index in range(num_windows):
+        shares = rng.dirichlet(SHARES / burst) if burst else SHARES
+        times = 1_000 * np.exp(rng.normal(0, spread)) * shares
+        times[2] += planted_ns
+        counts = rng.multinomial(num_samples, times / times.sum())
+        windows.append(
+            ProfiledWindow(
+                launch=str(index % num_launches),
+                label=str(index),
+                role="drafter",
+                num_ranks=1,
+                ns_per_token=float(times.sum()),
+                stacks={stack: int(count) for stack, count in zip(PATHS, counts, strict=True) if count},
+            )
+        )
+    return windows
+
+
+def approximately(interval: Interval) -> Interval:
+    """Equal but for rounding."""
+    ends = {name: pytest.approx(getattr(interval, name)) for name in ("estimate", "low", "high")}
+    return replace(interval, **ends)
+
+
+def in_library(windows: Sequence[ProfiledWindow]) -> list[ProfiledWindow]:
+    """A third of each function's samples in what it calls of torch: boxes of their own, but the function's own time."""
+    linear = FrameId("linear", "torch/nn/functional.py")
+    return [
+        replace(
+            each,
+            stacks={path: num - num // 3 for path, num in each.stacks.items()}
+            | {(*path, linear): num // 3 for path, num in each.stacks.items() if num >= 3},
+        )
+        for each in windows
+    ]
+
+
+def leaf(lane: FlameLane, stack: tuple[FrameId, ...]) -> int:
+    return next(index for index, node in enumerate(lane.nodes) if node.frame == stack[-1])
+
+
+CONDITIONS: list[dict[str, Any]] = [
+    {"num_windows": 2, "num_samples": 75},
+    {"num_windows": 2, "num_samples": 900},
+    {"num_windows": 4, "num_samples": 75, "burst": 0.02},
+    {"num_windows": 2, "num_samples": 900, "burst": 0.004},
+    {"num_windows": 10, "num_samples": 900, "burst": 0.004},
+    {"num_windows": 6, "num_samples": 75, "num_launches": 3},
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_of_two_equal_arms_next_to_nothing_is_clear_and_intervals_hold_zero(condition: dict[str, Any]) -> None:
+    rng = np.random.default_rng(1)
+    lanes = [flame_tree(drawn_arm(rng, **condition), drawn_arm(rng, **condition))[0] for _ in range(NUM_REPEATS)]
+    nodes = [node for lane in lanes for node in lane.nodes if max(node.num_samples) >= 5]
+    held = np.mean([node.difference.low <= 0 <= node.difference.high for node in nodes if node.difference])
+
+    assert np.mean([any(node.is_clear for node in lane.nodes) for lane in lanes]) <= 0.05
+    assert 0.95 <= held <= 0.99
+
+
+def test_one_window_an_arm_is_judged_by_its_counts_and_what_is_usual() -> None:
+    rng = np.random.default_rng(2)
+    lanes = [
+        flame_tree(drawn_arm(rng, num_windows=1, num_samples=75), drawn_arm(rng, num_windows=1, num_samples=75))[0]
+        for _ in range(NUM_REPEATS)
+    ]
+
+    assert not any(node.is_clear for lane in lanes for node in lane.nodes)
+
+
+@pytest.mark.parametrize(("num_windows", "num_samples"), [(2, 900), (8, 150)])
+def test_a_planted_frame_is_clear_and_its_neighbours_are_not(num_windows: int, num_samples: int) -> None:
+    rng = np.random.default_rng(3)
+    num_found = num_clear = num_beside = 0
+    for _ in range(NUM_REPEATS):
+        base = drawn_arm(rng, num_windows=num_windows, num_samples=num_samples)
+        changed = drawn_arm(rng, num_windows=num_windows, num_samples=num_samples, planted_ns=150.0)
+        (lane,) = flame_tree(base, changed)
+        clear = [node.frame for node in lane.nodes if node.is_clear]
+        num_found += lane.nodes[leaf(lane, PATHS[2])].is_clear
+        num_clear += len(clear)
+        num_beside += sum(frame not in (*PATHS[2], lane.nodes[0].frame) for frame in clear)
+
+    assert num_found >= 0.95 * NUM_REPEATS
+    assert num_beside <= 0.03 * num_clear
+
+
+@pytest.mark.parametrize("num_windows", [1, 2, 6])
+@pytest.mark.parametrize("planted_ns", [0.0, 60.0, 150.0])
+def test_a_box_and_the_frame_with_the_same_samples_say_the_same(num_windows: int, planted_ns: float) -> None:
+    rng = np.random.default_rng(4)
+    num_compared = 0
+    for _ in range(10):
+        base, changed = (
+            in_library(drawn_arm(rng, num_windows=num_windows, num_samples=300, burst=0.004, planted_ns=ns))
+            for ns in (0.0, planted_ns)
+        )
+        (lane,) = flame_tree(base, changed)
+        boxes = {node.frame: node for node in lane.nodes}
+        found = frame_changes(base, changed, drop_ns_per_token=100.0, top=100)
+        # A frame that only one arm met may be taken for another one's new name: that is another question.
+        for change in [change for change in found if not change.was]:
+            box = boxes[FrameId(change.name, change.where)]
+            num_compared += 1
+            assert (box.is_clear, box.difference) == (change.is_clear, approximately(change.inclusive))
+
+    assert num_compared >= 150
+
+
+def test_a_lane_is_no_surer_than_its_windows() -> None:
+    stacks = {PATHS[0]: 50, PATHS[1]: 50}
+    base, candidate = (
+        [window(stacks, ns=ns, label=str(ns)) for ns in times]
+        for times in ((100.0, 104.0, 102.0), (120.0, 123.0, 126.0))
+    )
+
+    root = flame_tree(base, candidate)[0].nodes[0]
+
+    # Variances 4 and 9, three windows each: t(4) = 2.776 times √(13 / 3). It is wider, as windows usually differ more.
+    assert root.difference is not None
+    assert root.difference.estimate == pytest.approx(21.0)
+    assert 2.776 * (13 / 3) ** 0.5 < root.difference.high - root.difference.estimate < 9.0
+    assert root.is_clear
+
+
+def test_shares_of_a_lane_without_times_have_no_rate() -> None:
+    arms = [[window({stack("a"): 30, stack("b"): 70}, ns=0.0, label=str(n)) for n in range(2)] for _ in "ab"]
+
+    root, box = flame_tree(*arms)[0].nodes[:2]
+
+    assert root.difference is not None
+    assert box.difference is not None
+    assert root.difference.high < 0.03 < box.difference.high

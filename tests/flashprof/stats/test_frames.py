@@ -56,7 +56,7 @@ def changes(
     focus: tuple[str, str] = ("", ""),
     top: int = 12,
 ) -> tuple[FrameChange, ...]:
-    return frame_changes(base, candidate, np.random.default_rng(0), drop_ns_per_token=drop, focus=focus, top=top)
+    return frame_changes(base, candidate, drop_ns_per_token=drop, focus=focus, top=top)
 
 
 def named(found: Sequence[FrameChange], name: str) -> FrameChange:

@@ -81,6 +81,19 @@ def test_a_drafter_that_never_waited_has_no_empty_queue() -> None:
     assert ruled("queue starvation, drafter", held, held, (part("drafter mask", 190.0),)).ruling is Ruling.RULED_OUT
 
 
+@pytest.mark.parametrize(("role", "phases"), [("drafter", ("receive", "unpack")), ("target", ("pack", "send"))])
+def test_a_role_at_a_queue_that_has_no_wait_never_waited(role: str, phases: tuple[str, ...]) -> None:
+    busy = replace(arm(), phases={(role, "main", phase): 1.0 for phase in phases})
+    one = replace(arm(), phases={(role, "main", phases[0]): 1.0})
+    side = f"queue starvation, {role}"
+
+    found = ruled(side, busy, busy, (part("drafter mask", 190.0),))
+
+    assert found.ruling is Ruling.RULED_OUT
+    assert "0 ns → 0 ns a token" in found.evidence
+    assert ruled(side, one, one, (part("drafter mask", 190.0),)).ruling is Ruling.UNKNOWN
+
+
 def test_queues_of_a_trainer_that_has_none_are_not_known() -> None:
     bare = without_phases()
 

@@ -25,11 +25,6 @@ def document_of(summary: RunSummary) -> dict[str, Any]:
     return dict(json.loads(summary_to_json(summary)))
 
 
-def with_pairs(text: str) -> dict[str, Any]:
-    raw = json.loads(text)
-    return {**raw, "paths": [list(pair) for pair in raw["paths"].items()]}
-
-
 @pytest.mark.parametrize("make", [run_summaries.healthy, run_summaries.crashed, run_summaries.foreign])
 def test_a_summary_comes_back(make: Any) -> None:
     assert make() == from_json(RunSummary, document_of(make()), "summary")
@@ -39,12 +34,20 @@ def test_a_summary_comes_back(make: Any) -> None:
     "make", [study_results.regression, study_results.inconclusive, study_results.failed_arm, study_results.existing]
 )
 def test_a_comparison_comes_back(make: Any) -> None:
-    assert make() == from_json(StudyResult, with_pairs(study_to_json(make())), "comparison")
+    assert make() == from_json(StudyResult, json.loads(study_to_json(make())), "comparison")
 
 
 @pytest.mark.parametrize("make", [search_results.one_culprit, search_results.pure_pair, search_results.failed_end])
 def test_a_bisect_comes_back(make: Any) -> None:
-    assert make() == from_json(SearchResult, with_pairs(search_to_json(make())), "result")
+    assert make() == from_json(SearchResult, json.loads(search_to_json(make())), "result")
+
+
+def test_pairs_come_back_as_a_list_too() -> None:
+    raw = json.loads(search_to_json(search_results.one_culprit()))
+    as_list = {**raw, "paths": [list(pair) for pair in raw["paths"].items()]}
+
+    assert raw["paths"] != {}
+    assert search_results.one_culprit() == from_json(SearchResult, as_list, "result")
 
 
 def test_numbers_that_json_cannot_hold_come_back() -> None:

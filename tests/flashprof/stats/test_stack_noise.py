@@ -1,4 +1,4 @@
-"""Changes of frames are as sure as they say: intervals cover, and A/A is not called clear."""
+"""Changes of frames and boxes are as sure as they say: intervals cover, and A/A is not called clear."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from flashprof.stats.frame_errors import Changes, changes, clear_of_chance, noise_of
-from flashprof.stats.frame_table import ArmWindows
+from flashprof.stats.stack_noise import ArmWindows, Changes, changes, clear_of_chance, noise_of, questions
 
 SHARES = np.array([0.3, 0.2, 0.12, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02])
 CALLERS = np.array([[1, 1, 1, 0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1, 0, 0, 0]])
@@ -79,11 +78,8 @@ def test_intervals_cover_and_alike_arms_are_not_clear(num: int, num_samples: int
         one, other = (arm(rng, num=num, num_samples=num_samples, frame_cv=frame_cv) for _ in range(2))
         own, inclusive = own_and_inclusive(one, other)
         covered += [*(np.abs(own.estimate) <= own.half)[is_large], *(np.abs(inclusive.estimate) <= inclusive.half)]
-        both = (own, inclusive)
-        p_values, is_asked = (
-            np.concatenate(part) for part in zip(*((c.p_values, c.is_asked) for c in both), strict=True)
-        )
-        num_clear += bool(clear_of_chance(p_values, is_asked).any())
+        names = [questions(one[1], other[1]), questions(CALLERS @ one[1], CALLERS @ other[1])]
+        num_clear += any(clear.any() for clear in clear_of_chance([own, inclusive], names))
 
     assert 0.94 <= np.mean(covered) <= 0.98
     assert num_clear <= 0.05 * num_trials
@@ -122,21 +118,44 @@ def test_a_planted_frame_is_clear_and_the_rest_is_not() -> None:
 
     found = changes((one, slower), base, candidate, noise_of((one, slower), base, candidate))
 
-    assert [len(SHARES)] == np.flatnonzero(clear_of_chance(found.p_values, found.is_asked)).tolist()
+    (clear,) = clear_of_chance([found], [questions(base, candidate)])
+    assert [len(SHARES)] == np.flatnonzero(clear).tolist()
+
+
+def judged(p_values: list[float], names: list[str] | None = None, *, is_asked: list[bool] | None = None) -> list[bool]:
+    zeros = np.zeros(len(p_values))
+    part = Changes(
+        base=zeros,
+        candidate=zeros,
+        half=zeros,
+        p_values=np.array(p_values),
+        is_asked=np.array(is_asked or [True] * len(p_values), dtype=bool),
+        num_units=2,
+        method="",
+    )
+    (clear,) = clear_of_chance([part], [names or list(range(len(p_values)))])
+    return clear.tolist()
 
 
 def test_holm_asks_less_of_each_next_one() -> None:
-    p_values = np.array([0.012, 0.9, 0.02, 0.03, 0.001])
-    asked = np.array([True, True, True, True, True])
-
-    assert [True, False, False, False, True] == clear_of_chance(p_values, asked).tolist()
+    assert [True, False, False, False, True] == judged([0.012, 0.9, 0.02, 0.03, 0.001])
 
 
 def test_what_is_not_asked_neither_counts_nor_is_clear() -> None:
-    p_values = np.array([0.02, 1e-9, 0.9])
+    assert [True, False, False] == judged([0.02, 1e-9, 0.9], is_asked=[True, False, False])
+    assert [] == judged([])
 
-    assert [True, False, False] == clear_of_chance(p_values, np.array([True, False, False])).tolist()
-    assert [] == clear_of_chance(np.array([]), np.array([], dtype=bool)).tolist()
+
+def test_a_question_counts_once_in_however_many_tables_it_is() -> None:
+    assert [True, True, True] == judged([0.03, 0.03, 0.02], ["a", "a", "b"])
+    assert [False, False, False] == judged([0.03, 0.03, 0.02])
+
+
+def test_rows_with_the_same_samples_ask_the_same() -> None:
+    wrapper, callee, other = [9.0, 8.0], [9.0, 8.0], [9.0, 7.0]
+    names = questions(np.array([wrapper, callee, other]), np.full((3, 2), 5.0))
+
+    assert names[0] == names[1] != names[2]
 
 
 def test_too_few_samples_are_not_asked() -> None:
