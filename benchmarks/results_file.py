@@ -81,7 +81,9 @@ class Measure:
         return f"{self.name:32} {self.value:12,.4g} {self.unit:8}{verdict}"
 
 
-def write_results(kind: str, measures: Sequence[Measure], data: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
+def write_results(
+    kind: str, measures: Sequence[Measure], data: Mapping[str, Any], *, folder: Path = RESULTS, measured_on: str = ""
+) -> Path:
     """
     Write `<kind>_<hardware>_<date>.json`, replacing an earlier one of the same day.
 
@@ -90,6 +92,7 @@ def write_results(kind: str, measures: Sequence[Measure], data: Mapping[str, Any
         measures: At least one, each with a name of its own.
         data: What the measures were computed from, so that it can be looked at again.
         folder: Where results live; tests give their own.
+        measured_on: The hardware, where parts were measured on another machine and brought here; empty for this one.
     """
     names = [measure.name for measure in measures]
     if not names or len(set(names)) < len(names):
@@ -97,9 +100,9 @@ def write_results(kind: str, measures: Sequence[Measure], data: Mapping[str, Any
     document = {
         "kind": kind,
         "date": datetime.now(UTC).date().isoformat(),
-        "hardware": hardware(),
+        "hardware": measured_on or hardware(),
         "command": _command(),
-        "versions": _versions(),
+        "versions": versions(),
         "measures": [measure.as_json() for measure in measures],
         "data": dict(data),
     }
@@ -132,9 +135,10 @@ def _command() -> str:
     return " ".join(["python", program, *sys.argv[1:]])
 
 
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version(), "system": platform.platform(), "commit": _commit()}
-    return versions | dict(_installed(PACKAGES))
+def versions() -> dict[str, str]:
+    """Python, system, commit and libraries of this process."""
+    found = {"python": platform.python_version(), "system": platform.platform(), "commit": _commit()}
+    return found | dict(_installed(PACKAGES))
 
 
 def _installed(packages: Iterable[str]) -> Iterable[tuple[str, str]]:

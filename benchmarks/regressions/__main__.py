@@ -25,7 +25,7 @@ OUT = Path("reports") / "regressions"
 @click.option("--only", multiple=True, help="Name of a case; several times. Default: all.")
 @click.option("--commits", "num_commits", default=64, show_default=True, type=click.IntRange(min=8), help="A history.")
 @click.option(
-    "--budget", "budget_s", default="6m", show_default=True, callback=duration_s, help="Of measuring, a case."
+    "--budget", "budget_s", default="12m", show_default=True, callback=duration_s, help="Of measuring, a case."
 )
 @click.option("--seed", default=0, show_default=True, help="Of histories and searches.")
 @click.option("--out", default=OUT, show_default=True, type=click.Path(path_type=Path), help="Reports and answers.")
@@ -47,7 +47,8 @@ def main(*, only: tuple[str, ...], num_commits: int, budget_s: float, seed: int,
     for measure in measures:
         click.echo(str(measure))
     data = {"settings": asdict(settings), "answers": [asdict(answer) for answer in answers]}
-    click.echo(f"written to {write_results('regressions', measures, data, folder=results)}")
+    measured_on = " and ".join(dict.fromkeys(answer.hardware for answer in answers if answer.hardware))
+    click.echo(f"written to {write_results('regressions', measures, data, folder=results, measured_on=measured_on)}")
 
 
 def answer_of(name: str, settings: Settings, folder: Path) -> Answer:

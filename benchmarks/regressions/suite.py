@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.regressions.case import Case
 from benchmarks.regressions.history import make_history
 from benchmarks.regressions.trees import good_files, source_files, write_tree
+from benchmarks.results_file import hardware, versions
 from flashprof.contracts.comparison import Verdict
 from flashprof.contracts.search import SearchKind
 
@@ -83,6 +84,9 @@ class Answer:
     minutes: float = 0.0
     """Of wall time, starts and builds among them."""
     reason: str = ""
+    hardware: str = ""
+    commit: str = ""
+    """Of FlashProf and of the pipeline in which the regression was planted."""
 
     @property
     def is_right(self) -> bool:
@@ -115,7 +119,8 @@ def run_case(case: Case, settings: Settings, folder: Path) -> Answer:
                 check=False,
             )
         minutes = (time.monotonic() - begin_s) / 60
-    return judge(case, question, done.returncode, done.stdout, minutes)
+    answer = judge(case, question, done.returncode, done.stdout, minutes)
+    return replace(answer, hardware=hardware(), commit=versions()["commit"])
 
 
 def ask(case: Case, settings: Settings, scratch: Path) -> Question:

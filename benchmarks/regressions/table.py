@@ -7,6 +7,7 @@ from statistics import median
 
 from benchmarks.regressions.suite import Answer, Causes
 from benchmarks.results_file import Goal, Measure
+from flashprof.contracts.comparison import Verdict
 
 NOT_NAMED = "–"
 ID_LENGTH = 40
@@ -37,7 +38,7 @@ def row(answer: Answer) -> str:
         str(answer.num_launches),
         f"{answer.minutes:.1f}",
         answer.verdict or f"failed ({answer.status})",
-        "ok" if answer.is_right else "WRONG",
+        _ending(answer),
     )
     return _line(cells)
 
@@ -86,6 +87,14 @@ def _localised(positives: Sequence[Answer]) -> list[Measure]:
     if explained:
         measures.append(Measure(name="explained_by_clear_parts_median", value=median(explained), unit="%"))
     return measures
+
+
+def _ending(answer: Answer) -> str:
+    """Open: what is named is right, be it nothing, and the budget ended before it was shown."""
+    if answer.is_right:
+        return "ok"
+    is_open = answer.verdict == Verdict.INCONCLUSIVE and answer.culprits == answer.expected
+    return "open" if is_open else "WRONG"
 
 
 def _frame(answer: Answer) -> str:
