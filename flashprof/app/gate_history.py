@@ -50,7 +50,8 @@ def _launches(folder: StudyFolder, env: Mapping[str, str], cwd: Path) -> Iterato
         if isinstance(fact, ColdLaunch):
             # One that was cut off has no summary; its pair counts all the same.
             with suppress(FormatError):
-                launch = read_run(folder.launches / fact.run_id, env=env)
+                # What CI says of the branch is head's.
+                launch = read_run(folder.launches / fact.run_id, env={} if fact.arm is Arm.BASE else env)
                 facts = {**launch.facts, PLACE: str(cwd)} if PLACE in launch.facts else launch.facts
                 yield replace(
                     launch,

@@ -21,7 +21,7 @@ COMMANDS = MappingProxyType(
         "compare": ("flashprof.cli.compare", "Is a candidate slower? Effect, interval, verdict, cost."),
         "bisect": ("flashprof.cli.bisect", "Which toggles, or which commit, made it slower? With the proof."),
         "gate": ("flashprof.cli.gate", "May a change land? Base and head in turn, for CI."),
-        "history": ("flashprof.cli.history", "Trends, change points, acknowledgements, baselines."),
+        "history": ("flashprof.cli.history", "Tok/s over time: levels, changes, what was lost in small steps."),
         "report": ("flashprof.cli.report", "One page of all runs, comparisons and bisects; needs no network."),
         "export": ("flashprof.cli.export", "Write runs for Perfetto, speedscope, flamegraph.pl, pandas."),
         "calibrate": ("flashprof.cli.calibrate", "What this machine can tell apart, and in how many minutes."),

@@ -181,6 +181,7 @@ def _toggles_name(subject: SubjectSpec) -> str:
 
 def _measure(experiment: Experiment, declared: ForeignSubject | None) -> RunSummary:
     from flashprof.app.foreign import declared_ports
+    from flashprof.app.history_runs import remember
     from flashprof.app.run import run
     from flashprof.app.wiring import wire
     from flashprof.cli.terminal import progress_on_stderr
@@ -190,7 +191,10 @@ def _measure(experiment: Experiment, declared: ForeignSubject | None) -> RunSumm
         if declared is not None:
             progress.note(f"subject: {declared.title}, toggles: {experiment.subject.toggles}")
             ports = declared_ports(ports, declared, experiment.subject.toggles)
-        return run(experiment, ports, progress)
+        summary = run(experiment, ports, progress)
+        if note := remember(experiment.output.reports / summary.run_id, os.environ):
+            progress.note(note)
+        return summary
 
 
 def _show(summary: RunSummary, *, as_json: bool) -> None:
