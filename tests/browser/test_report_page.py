@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import study_results
-from report_folders import COLD_BLOCK, edit, localisation, write_bisect, write_compare, write_run
+from report_folders import edit, localisation, write_bisect, write_compare, write_run
 
 from flashprof.app.report import make_report
 
@@ -40,6 +40,10 @@ class Opened:
         self.page.evaluate("hash => { location.hash = hash; }", hash_)
         self.page.wait_for_function("hash => document.querySelector('.page.shown')?.id === hash", arg=hash_)
 
+    def draw(self) -> None:
+        """Until what a script draws at its next frame is there."""
+        self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
     @property
     def names(self) -> list[str]:
         """Of the runs that are shown, from the top."""
@@ -54,12 +58,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
         run = write_run(reports / name, hours=number, rate=1000.0 - 100 * number)
         edit(run / "summary.json", cell={"preset": "tiny", "toggles": toggles}, notes=[toggles])
     compared = replace(study_results.regression(), localisation=localisation("drafter", HOSTILE))
-    edit(write_compare(reports / "compare-1", compared) / "comparison.json", blocks=[COLD_BLOCK], notes=[HOSTILE])
+    edit(write_compare(reports / "compare-1", compared) / "comparison.json", notes=[HOSTILE])
+    for arm in ("base", "candidate"):
+        write_run(reports / "compare-1" / "explained" / f"{arm}-1")
     write_bisect(reports / "bisect-1")
     return make_report(reports).page.as_uri()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
     with sync_api.sync_playwright() as playwright:
@@ -218,12 +224,14 @@ def test_a_timeline_is_zoomed_moved_and_reset(opened: Opened) -> None:
     timeline = opened.page.locator("[id='run/amber'] [data-testid=timeline]")
     reset = timeline.get_by_test_id("timeline-reset")
     steps = timeline.locator("[tabindex='0']").first
+    opened.draw()
     before = steps.inner_html()
     steps.focus()
     for key in ("+", "+", "ArrowRight"):
         opened.page.keyboard.press(key)
     moved = steps.inner_html()
     reset.click()
+    opened.draw()
 
     assert before != moved
     assert before == steps.inner_html()

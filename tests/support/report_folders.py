@@ -51,19 +51,6 @@ TIMELINE = Timeline(
     series=(Series(name="queue of drafter 0", at_s=(1.0, 2.0, 3.0), values=(0.0, 4.0, 2.0)),),
 )
 
-COLD_BLOCK = {
-    "number": 1,
-    "method": "cold",
-    "order": "BA",
-    "launches": ["cold-1", "cold-2"],
-    "site": "bench",
-    "difference": -0.1,
-    "base_log_tok_per_s": 7.0,
-    "num_windows": 6,
-    "length_s": 60.0,
-}
-"""As `comparison.json` holds it: `cold-2` is the base."""
-
 
 def write_run(
     path: Path,
