@@ -38,6 +38,8 @@ MIN_EXPLAINED = 2 / 3
 """Of the drop, by the phases in focus, where the rest differs by more: launches of a busy machine differ by 20 %."""
 MIN_TO_KNOW = 8
 """Readings that show how much the rest differs anyway; before, it is taken from calibration or a guess."""
+MAX_WEIGHT = 0.3
+"""Of one phase in the pace of the step: one that is half of the step and doubles would be the clock itself."""
 MAX_NOISE_SHARE = 0.7
 """With more of the noise left than this, a search gains less than one reading in two."""
 MIN_READINGS = 2
@@ -157,9 +159,9 @@ class _Ends:
 
 
 def _weighted_median(values: Floats, weights: Floats) -> float:
-    """The value below which lies half of the weight; phases of one end only have no weight."""
+    """The value below which lies half of the weight; phases of one end only have no weight, and none has most of it."""
     order = np.argsort(values)
-    total = np.cumsum(weights[order])
+    total = np.cumsum(np.minimum(weights, MAX_WEIGHT * weights.sum())[order])
     if total[-1] <= 0:
         return 1.0
     return float(values[order][np.searchsorted(total, total[-1] / 2)]) or 1.0

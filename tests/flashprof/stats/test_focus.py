@@ -90,6 +90,16 @@ def test_where_most_of_the_step_grows_little_is_won() -> None:
     assert focus_of(readings(rng, STEP), readings(rng, {**STEP, "forward": 90.0, "backward": 60.0})) is None
 
 
+def test_a_phase_that_is_half_of_the_step_is_not_its_clock() -> None:
+    rng = np.random.default_rng(8)
+    good = {**STEP, "mask": 95.0}
+
+    focus = focus_of(readings(rng, good), readings(rng, {**good, "mask": 160.0}))
+
+    assert focus is not None
+    assert focus.phases == ("mask",)
+
+
 def test_a_change_of_the_rest_is_not_overlooked() -> None:
     # Too small in each phase to be clear there, and together as large as that of the phase in focus.
     rng = np.random.default_rng(4)
