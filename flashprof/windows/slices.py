@@ -52,11 +52,13 @@ class LogSlices:
 
 
 def _within(edges: _Edges, start_ns: int, end_ns: int) -> EventLog:
+    import numpy as np
+
     inside = ((edges.starts_ns < end_ns) & (edges.ends_ns > start_ns)).nonzero()[0]
     # A cycle may begin a little before its window (`lanes.BOUNDARY_SLACK`): with the step before that one.
-    near = ((edges.step_ends_ns >= start_ns) & (edges.step_ends_ns <= end_ns)).nonzero()[0]
-    steps = edges.log.steps[max(0, near[0] - 2) : near[-1] + 2] if len(near) else []
-    return EventLog(header=edges.log.header, spans=[edges.log.spans[index] for index in inside], steps=list(steps))
+    first, last = np.searchsorted(edges.step_ends_ns, (start_ns, end_ns), side="right")
+    steps = edges.log.steps[max(0, int(first) - 2) : int(last) + 2]
+    return EventLog(header=edges.log.header, spans=[edges.log.spans[index] for index in inside], steps=steps)
 
 
 def _times(records: Sequence[Record], time_ns: Callable[[Any], int]) -> Times:

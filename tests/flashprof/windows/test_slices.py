@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from launch_files import MS, PHASES, Trainer
 
@@ -24,6 +24,7 @@ def window(start_ns: int, end_ns: int) -> Window:
     )
 
 
+@example(1993, 1, 2)
 @given(st.integers(0, 2000), st.integers(1, 3000), st.integers(0, 5))
 def test_rows_of_a_slice_are_rows_of_the_launch(start_ms: int, length_ms: int, seed: int) -> None:
     trainer = Trainer(seed=seed)
