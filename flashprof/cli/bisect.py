@@ -21,7 +21,7 @@ from flashprof.cli.decision_options import (
     rule_options,
 )
 from flashprof.cli.option_types import duration_s, share_between
-from flashprof.cli.subjects import subject_option, workload_options
+from flashprof.cli.subjects import split_command, subject_option, workload_options
 from flashprof.contracts.errors import UnknownNameError, UsageError
 from flashprof.contracts.search import SearchResult
 from flashprof.contracts.search_request import BisectRequest, request_from_json
@@ -53,17 +53,8 @@ class BisectGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep what stands behind the first `--` from being parsed."""
-        if "--" in args:
-            place = args.index("--")
-            ctx.meta[COMMAND] = tuple(args[place + 1 :])
-            if not ctx.meta[COMMAND]:
-                raise UsageError(
-                    "there is no command behind --",
-                    allowed="a trainer's command line",
-                    next_command="flashprof bisect --commits GOOD..BAD -- CMD",
-                )
-            args = args[:place]
-        return super().parse_args(ctx, args)
+        own, ctx.meta[COMMAND] = split_command(args, usual="flashprof bisect --commits GOOD..BAD -- CMD")
+        return super().parse_args(ctx, own)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -24,7 +24,7 @@ from flashprof.cli.decision_options import (
 )
 from flashprof.cli.gate_request import USUAL, GateOptions, read_gate_request
 from flashprof.cli.option_types import duration_s, share_between
-from flashprof.cli.subjects import subject_option, workload_options
+from flashprof.cli.subjects import split_command, subject_option, workload_options
 from flashprof.contracts.errors import UnknownNameError, UsageError
 from flashprof.contracts.gate import GateRequest, GateResult
 
@@ -69,17 +69,8 @@ class GateCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep what stands behind the first `--` from being parsed."""
-        if "--" in args:
-            place = args.index("--")
-            ctx.meta[COMMAND] = tuple(args[place + 1 :])
-            if not ctx.meta[COMMAND]:
-                raise UsageError(
-                    "there is no command behind --",
-                    allowed="a trainer's command line",
-                    next_command=f"{USUAL} -- CMD",
-                )
-            args = args[:place]
-        return super().parse_args(ctx, args)
+        own, ctx.meta[COMMAND] = split_command(args, usual=f"{USUAL} -- CMD")
+        return super().parse_args(ctx, own)
 
 
 def _length_s(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

@@ -145,3 +145,23 @@ def print_toggles(registry: Sequence[Toggle]) -> None:
         click.echo(f"{toggle.name:{width}}  {kind}  {toggle.allowed:7}  {toggle.help}{needs}")
     defaults = ", ".join(f"{toggle.name} {toggle.default}" for toggle in registry if toggle.default is not False)
     click.echo(f"\nIn the cell `none` all are off{f', but {defaults}' if defaults else ''}. Expressions: {EXAMPLE}")
+
+
+def split_command(args: Sequence[str], *, usual: str) -> tuple[list[str], tuple[str, ...]]:
+    """
+    Part what is the command line's own from the trainer's command behind the first `--`; empty without one.
+
+    Args:
+        args: Of the command.
+        usual: What to type instead.
+
+    Raises:
+        UsageError: Nothing stands behind `--`.
+    """
+    if "--" not in args:
+        return list(args), ()
+    place = args.index("--")
+    command = tuple(args[place + 1 :])
+    if not command:
+        raise UsageError("there is no command behind --", allowed="a trainer's command line", next_command=usual)
+    return list(args[:place]), command
