@@ -38,7 +38,7 @@ _GENERATED_FILE = re.compile(r"(?:^|/)c[a-z2-7]{40,}\.py$|torchinductor_|^<eval_
 _GENERATED_NAME = re.compile(r"^(?:__compiled_fn|triton_|cpp_fused)")
 _SERIAL = re.compile(r"_\d+(?:_\w+)?$")
 _RESUMED = re.compile(r"^(?:.*\.)?torch_dynamo_resume_in_(?P<name>.+)_at_\d+(?:_\d+)?$")
-_COMPREHENSION = re.compile(r"\.<locals>\.<(?:list|set|dict)comp>")
+_ANONYMOUS = re.compile(r"\.<locals>\.<(?:(?:list|set|dict)comp|genexpr|lambda)>")
 _COMPILE_WRAPPER = "compile_wrapper"
 
 GENERATED = "(generated)"
@@ -110,8 +110,9 @@ def common_names(frames: Collection[FrameId]) -> dict[FrameId, FrameId]:
     """
     Give each frame the name that it has in every launch and under every compiler.
 
-    Generated code loses its serial numbers, what dynamo resumes after a graph break is the function that it broke, and
-    a comprehension is the function that holds it, as it is from Python 3.12 on (PEP 709).
+    Generated code loses its serial numbers, and what dynamo resumes after a graph break is the function that it broke.
+    A comprehension is the function that holds it, as it is from Python 3.12 on (PEP 709); so are a generator expression
+    and a lambda, which have no name that a reader could look for.
     """
     written: dict[tuple[str, str], set[str]] = {}
     for frame in frames:
@@ -147,7 +148,7 @@ def _common_name(frame: FrameId, written: Mapping[tuple[str, str], set[str]]) ->
     if resumed := _RESUMED.match(frame.name):
         names = written.get((frame.file, resumed["name"]), set())
         return FrameId(min(names) if len(names) == 1 else resumed["name"], frame.file)
-    return FrameId(_COMPREHENSION.sub("", frame.name), frame.file) if "comp>" in frame.name else frame
+    return FrameId(_ANONYMOUS.sub("", frame.name), frame.file) if ".<" in frame.name else frame
 
 
 def _last(name: str) -> str:

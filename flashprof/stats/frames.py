@@ -31,7 +31,7 @@ EVERYWHERE_SHARE = 0.98
 MIN_OWN_SHARE = 0.05
 """Of its inclusive change: a wrapper with as much of its own, or with a clear one, is shown all the same."""
 MAIN_SHARE = 0.25
-"""Of the drop: in the localised phase, own time that grew by this is shown before clear changes elsewhere."""
+"""Of the drop: in the localised phase, time that grew by this is shown before changes elsewhere, its own time first."""
 SOME_SHARE = 0.1
 """Of the drop: own time that grew by this is shown before clear changes the other way."""
 
@@ -74,8 +74,9 @@ def frame_changes(
         top: How many, at most.
 
     Returns:
-        Own code of roles that both arms have: clear changes in the direction of the drop first, those of the focus
-        before others, then by own time. Library code is in the own time of what calls it.
+        Own code of roles that both arms have: own time of the focus' role that clearly changed in the direction of the
+        drop first, then what calls it within the focus, then other roles, which may but wait for it; each by own time.
+        Library code is in the own time of what calls it.
     """
     sign = -1.0 if drop_ns_per_token < 0 else 1.0
     rows = [row for role in role_changes(base, candidate) for row in _rows(role) if not _explains_nothing(row)]
@@ -130,17 +131,20 @@ def _explains_nothing(row: _Row) -> bool:
 
 def _place(row: _Row, sign: float, drop_ns: float, focus: tuple[str, str]) -> tuple[int, int, float, str, FrameId]:
     own = float(row.of.own.estimate[row.row]) * sign
+    inclusive = float(row.of.inclusive.estimate[row.row]) * sign
     role, phase = focus
-    is_role = role == row.of.table.role
-    is_focus = is_role and row.phase == ("" if phase == BETWEEN else phase)
-    if own > 0 and (row.is_own_clear or (is_focus and own >= MAIN_SHARE * drop_ns)):
+    is_role = role in ("", row.of.table.role)
+    is_focus = bool(role) and is_role and row.phase == ("" if phase == BETWEEN else phase)
+    if own > 0 and ((is_role and row.is_own_clear) or (is_focus and own >= MAIN_SHARE * drop_ns)):
         tier = 0
-    elif own > 0 and own >= SOME_SHARE * drop_ns:
+    elif is_focus and row.is_clear and inclusive >= MAIN_SHARE * drop_ns:
         tier = 1
-    elif row.is_clear:
+    elif own > 0 and (row.is_own_clear or own >= SOME_SHARE * drop_ns):
         tier = 2
+    elif row.is_clear:
+        tier = 3
     else:
-        tier = 3 if own > 0 else 4
+        tier = 4 if own > 0 else 5
     return tier, -is_role - is_focus, -abs(own), row.of.table.role, row.frame
 
 

@@ -103,13 +103,18 @@ def test_a_resumed_function_with_two_candidates_keeps_its_plain_name() -> None:
     assert FrameId("forward", MASK) == names[resumed]
 
 
-def test_a_comprehension_is_the_function_that_holds_it() -> None:
-    held = FrameId("DrafterStep._masks.<locals>.<dictcomp>", STEP)
-    generator = FrameId("DrafterStep._masks.<locals>.<genexpr>", STEP)
-    names = common_names([held, generator])
+@pytest.mark.parametrize("inner", ["<dictcomp>", "<genexpr>", "<lambda>", "<lambda>.<locals>.<genexpr>"])
+def test_code_without_a_name_is_the_function_that_holds_it(inner: str) -> None:
+    held = FrameId(f"DrafterStep._masks.<locals>.{inner}", STEP)
 
-    assert FrameId("DrafterStep._masks", STEP) == names[held]
-    assert generator == names[generator]
+    assert FrameId("DrafterStep._masks", STEP) == common_names([held])[held]
+
+
+@pytest.mark.parametrize("name", ["<lambda>", "<module>", "mask_rule.<locals>.rule", "Row.<lambda>"])
+def test_what_no_function_holds_or_what_has_a_name_keeps_it(name: str) -> None:
+    frame = FrameId(name, STEP)
+
+    assert frame == common_names([frame])[frame]
 
 
 def test_a_like_name_in_the_same_file_is_a_rename() -> None:

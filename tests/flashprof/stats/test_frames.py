@@ -148,6 +148,18 @@ def test_what_the_localised_phase_ran_comes_before_a_larger_wait_elsewhere() -> 
     assert ("drafter", "build_mask") == (led[0].role, led[0].name)
 
 
+def test_what_calls_the_grown_function_within_the_phase_comes_before_a_wait_elsewhere() -> None:
+    rule = FrameId("mask_rule.<locals>.rule", BUILD.file)
+    before = {**STEPPING, (MAIN, RUN, MASK, BUILD, rule): 100}
+    after = {**STEPPING, (MAIN, RUN, MASK, BUILD): 120, (MAIN, RUN, MASK, BUILD, rule): 300}
+    base = [*windows(before), *windows({(MAIN, WAIT, POLL): 500, (MAIN, RUN): 100}, role="target")]
+    candidate = [*windows(after), *windows({(MAIN, WAIT, POLL): 800, (MAIN, RUN): 50}, role="target")]
+
+    found = changes(base, candidate, drop=220.0, focus=("drafter", "mask"))
+
+    assert ["mask_rule.<locals>.rule", "build_mask", "wait_for_room"] == [change.name for change in found[:3]]
+
+
 def test_few_samples_in_the_localised_phase_come_before_many_elsewhere() -> None:
     waiting = [windows({(MAIN, WAIT, POLL): num, (MAIN, RUN): 100}, role="target") for num in (500, 650)]
     before, after = {(MAIN, RUN): 20, (MAIN, RUN, MASK, BUILD): 2}, {(MAIN, RUN): 20, (MAIN, RUN, MASK, BUILD): 5}
