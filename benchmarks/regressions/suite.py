@@ -132,7 +132,8 @@ def ask(case: Case, settings: Settings, scratch: Path) -> Question:
         # FlashProf itself is today's: `-m flashprof.cli` would find the tree's, and that is the same.
         return Question(
             arguments=("--good", case.good, "--bad", case.bad, *train),
-            env={"PYTHONPATH": str(tree)},
+            # After it what was there: on a lent machine libraries come by that path.
+            env={"PYTHONPATH": os.pathsep.join(filter(None, (str(tree), os.environ.get("PYTHONPATH"))))},
             expected=_sorted(case.culprits),
         )
     planted = make_history(case, scratch / "repo", num_commits=settings.num_commits, seed=settings.seed)

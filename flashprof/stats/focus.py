@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,9 @@ MAX_NOISE_SHARE = 0.7
 """With more of the noise left than this, a search gains less than one reading in two."""
 MIN_READINGS = 2
 """Of each end."""
+MIN_LOSS = 0.02
+"""By how much log tok/s must fall in what is in focus: a search tolerates as much. A holder of the GIL slows everything by
+a fifth, and by a little more two phases of 0.1 % of the step: with the rest as the clock there was nothing to find."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +59,20 @@ class Focus:
     """What all others cost a token, mean over all readings."""
     noise_share: float
     """Of the sd of log tok/s, what is left of it."""
+    gained: tuple[str, ...] = ()
+    """Those that became faster and make up for it: they are taken to cost their mean, or they would mask the loss."""
+    gained_ns: float = 0.0
+    """What these cost a token, mean over all readings."""
 
     def log_tok_per_s(self, phases: Phases) -> float:
-        """Say what tok/s would be, had the rest of the step taken its mean time; *phases* of one reading."""
-        focused_ns = sum(phases.get(phase, 0.0) for phase in self.phases)
-        rest_ns = sum(phases.values()) - focused_ns
-        return -math.log(self.rest_ns * (1 + focused_ns / rest_ns) / 1e9)
+        """Say what tok/s would be, had all else in the step taken its mean time; *phases* of one reading."""
+        focused_ns = _sum_ns(phases, self.phases)
+        rest_ns = sum(phases.values()) - focused_ns - _sum_ns(phases, self.gained)
+        return -math.log((self.rest_ns * (1 + focused_ns / rest_ns) + self.gained_ns) / 1e9)
+
+    def loss_between(self, good: Sequence[Phases], bad: Sequence[Phases]) -> float:
+        """By how much log tok/s falls from the readings of *good* to those of *bad*, as the focus sees it."""
+        return fmean(map(self.log_tok_per_s, good)) - fmean(map(self.log_tok_per_s, bad))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,28 +94,40 @@ def find_focus(good: End, bad: End, everything: Sequence[Phases], noise: NoisePr
         noise: What windows and launches of one cell scatter by.
 
     Returns:
-        None where too little is known, no phase differs clearly beside the others, the rest has more than a third of
-        the drop and differs clearly, or too much noise is left.
+        None where too little is known, no phase differs clearly beside the others, those that do lose nothing, the rest
+        has more than a third of the drop and differs clearly, or too much noise is left. Where phases that became
+        faster make up for others, only these are in focus.
     """
     if min(len(good.phases), len(bad.phases)) < MIN_READINGS:
         return None
     names = sorted({name for phases in everything for name in phases})
     old, new = (np.array([[phases.get(name, 0.0) for name in names] for phases in end.phases]) for end in (good, bad))
     ends = _Ends(old=old, new=new, share=1 / good.num_launches + 1 / bad.num_launches, noise=noise)
-    is_clear = ends.clear_phases()
-    if not is_clear.any() or is_clear.all():
+    changes = ends.clear_changes()
+    if not changes.any() or changes.all():
         return None
-    chosen = tuple(name for name, clear in zip(names, is_clear, strict=True) if clear)
-    rests_ns = [sum(ns for name, ns in phases.items() if name not in chosen) for phases in everything]
-    if min(rests_ns) <= 0 or not ends.is_told_by(is_clear, rests_ns):
+    clear = [name for name, change in zip(names, changes, strict=True) if change]
+    rests_ns = [sum(ns for name, ns in phases.items() if name not in clear) for phases in everything]
+    if min(rests_ns) <= 0 or not ends.is_told_by(changes != 0, rests_ns):
         return None
-    focus = Focus(phases=chosen, rest_ns=fmean(rests_ns), noise_share=1.0)
-    noise_share = max(
-        _scatter(focus, (good, bad)) / math.hypot(noise.window_sd, noise.launch_sd), ends.share_of(is_clear)
+    changed = Focus(phases=tuple(clear), rest_ns=fmean(rests_ns), noise_share=1.0)
+    gained = tuple(name for name, change in zip(names, changes, strict=True) if change < 0)
+    gained_ns = fmean(_sum_ns(phases, gained) for phases in everything)
+    grown = replace(
+        changed, phases=tuple(name for name in clear if name not in gained), gained=gained, gained_ns=gained_ns
     )
-    if noise_share > MAX_NOISE_SHARE:
+    losing = (focus for focus in (changed, grown) if focus.loss_between(good.phases, bad.phases) >= MIN_LOSS)
+    focus = next(losing, None)
+    if focus is None:
         return None
-    return Focus(phases=chosen, rest_ns=focus.rest_ns, noise_share=noise_share)
+    in_focus = np.array([name in focus.phases for name in names])
+    left = _scatter(focus, (good, bad)) / math.hypot(noise.window_sd, noise.launch_sd)
+    noise_share = max(left, ends.share_of(in_focus))
+    return replace(focus, noise_share=noise_share) if noise_share <= MAX_NOISE_SHARE else None
+
+
+def _sum_ns(phases: Phases, names: Sequence[str]) -> float:
+    return sum(phases.get(name, 0.0) for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +140,8 @@ class _Ends:
     """1 / launches of good + 1 / launches of bad."""
     noise: NoisePrior
 
-    def clear_phases(self) -> Flags:
-        """(num_phases,) those that differ at the pace of the others."""
+    def clear_changes(self) -> Floats:
+        """(num_phases,) ns a token by which they differ at the pace of the others; 0 where that may be chance."""
         old_ns, new_ns = self.old.mean(axis=0), self.new.mean(axis=0)
         pace = _weighted_median(new_ns / np.maximum(old_ns, 1e-9), np.minimum(old_ns, new_ns))
         # Each window at its own pace: what slows all phases alike is no scatter of one phase.
@@ -127,7 +150,8 @@ class _Ends:
         windows = 1 / len(old) + 1 / len(new)
         launch_ns = PHASE_LAUNCH_SD * np.maximum(old_ns, new_ns / pace)
         error: Floats = np.sqrt(scatter**2 * windows + launch_ns**2 * self.share)
-        clear: Flags = np.abs(new_ns / pace - old_ns) > CLEAR * error
+        change = new_ns / pace - old_ns
+        clear: Floats = np.where(np.abs(change) > CLEAR * error, change, 0.0)
         return clear
 
     def is_told_by(self, is_clear: Flags, rests_ns: Sequence[float]) -> bool:

@@ -116,6 +116,34 @@ def test_a_phase_that_a_gain_took_away_is_looked_at_as_well() -> None:
     assert focus.phases == ("mask", "optimizer")
 
 
+def test_what_holds_the_gil_is_not_looked_for_in_two_tiny_phases() -> None:
+    # As on a host with busy neighbours: everything is slower by a fifth, and what takes 0.1 % of the step by half.
+    rng = np.random.default_rng(9)
+    good = {**STEP, "control": 0.1}
+    bad = {name: 1.2 * ns for name, ns in good.items()} | {"control": 0.2}
+
+    assert focus_of(readings(rng, good), readings(rng, bad)) is None
+
+
+def test_a_loss_that_a_gain_elsewhere_masks_is_looked_at_without_it() -> None:
+    rng = np.random.default_rng(10)
+    masked = {**STEP, "mask": 25.0, "optimizer": 1.0, "backward": 24.0}
+
+    focus = focus_of(readings(rng, STEP, num_launches=3), readings(rng, masked, num_launches=3), num_launches=3)
+
+    assert focus is not None
+    assert (("mask",), ("backward", "optimizer")) == (focus.phases, focus.gained)
+    assert focus.loss_between([STEP], [masked]) == pytest.approx(
+        math.log((50 + 25 + 32.5) / (50 + 10 + 32.5)), abs=0.01
+    )
+
+
+def test_a_gain_alone_is_no_loss_to_look_for() -> None:
+    rng = np.random.default_rng(11)
+
+    assert focus_of(readings(rng, {**STEP, "mask": 25.0}), readings(rng, STEP)) is None
+
+
 def test_one_reading_of_an_end_is_not_enough() -> None:
     assert focus_of([STEP, STEP], [{**STEP, "mask": 25.0}]) is None
 
