@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
-.PHONY: install run test check lint types floors format smollm2 clean help
+.PHONY: install run test gate check lint types floors format smollm2 clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -17,6 +17,9 @@ test: $(STAMP)    ## lint, types, import contracts, tests
 	$(MAKE) check
 	# A process a core, whole files each: 3 min 41 s instead of 6 min on two cores.
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
+
+gate: $(STAMP)    ## is the tiny preset slower than at the previous revision? 3 minutes
+	scripts/gate-self
 
 check: lint types floors
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from flashprof.app.course import Course
@@ -20,26 +20,28 @@ from flashprof.app.findings import add_phases, machine_notes, read_launches
 from flashprof.app.gate_bisect import bisect_gate
 from flashprof.app.gate_history import remember_gate
 from flashprof.app.gate_launches import NAMES, Trees, TreeStarts, clear_aside, find_trees, make_starts
-from flashprof.app.gate_metrics import GateJudge, worst_reason
-from flashprof.app.gate_stored import PLACES, gate_stored, plan_stored
+from flashprof.app.gate_metrics import GateJudge
+from flashprof.app.gate_stored import gate_stored, plan_stored
 from flashprof.app.gate_study import (
     about,
-    broken,
+    beside_source,
     cell_here,
     failed_result,
-    is_interrupted,
+    is_shown_slower,
+    judged_result,
+    localised_result,
     settings_of,
     study_request,
+    study_result,
 )
 from flashprof.app.launches import StudyLaunches, sites_of
 from flashprof.app.localise_study import explain_arms, localise_study
 from flashprof.app.search_progress import SearchProgress
-from flashprof.app.search_result import common_facts
 from flashprof.app.session import Ports
 from flashprof.app.study_costs import study_costs, study_noise
 from flashprof.contracts.calibration import Calibration
 from flashprof.contracts.cell import Cell
-from flashprof.contracts.comparison import Arm, Method, Standing, StudyResult, Verdict
+from flashprof.contracts.comparison import Arm, Method, Standing
 from flashprof.contracts.errors import FormatError, SubjectError, ToolError
 from flashprof.contracts.gate import GateMode, GateRequest, GateResult
 from flashprof.contracts.study import CompareRequest, MethodChoice
@@ -125,9 +127,7 @@ def gate(request: GateRequest, ports: Ports, progress: SearchProgress) -> GateRe
         if not result.is_interrupted:
             _clear_away(making, progress)
         result = remember_gate(folder, result, env=ports.env, cwd=ports.cwd)
-    if request.bisect and result.verdict is Verdict.REGRESSION and not result.is_interrupted:
-        result = bisect_gate(request, known.trees, result, ports, progress)
-    return result
+    return bisect_gate(request, known.trees, result, ports, progress)
 
 
 def _survey(request: GateRequest, ports: Ports) -> _Known:
@@ -201,40 +201,22 @@ def _so_far(course: Course) -> str:
 
 
 def _result(making: _Making, finish: Finish, notes: Sequence[str]) -> GateResult:
-    course, known = making.course, making.known
+    course, told = making.course, _about(making)
     state, folder = course.state, course.folder
     metrics = making.judge.metrics(course.blocks, state.spent_s)
-    verdict, why = worst_reason(metrics)
-    why_broken = broken(state) if verdict is Verdict.INCONCLUSIVE else ""
     measured = read_launches(course.blocks, folder.launches)
     tok_per_s = metrics[0].comparison
-    study = StudyResult(
-        study=folder.name,
-        base=known.plan.base,
-        candidate=known.plan.candidate,
-        cell=common_facts(known.cell),
-        verdict=metrics[0].verdict,
+    study = study_result(
+        told,
+        state,
+        metrics,
         standing=Standing.CONFIRMED,
         comparisons=add_phases([tok_per_s] if tok_per_s and course.blocks else [], course.blocks, measured),
-        spent_s=finish.spent_s,
-        num_reused=finish.num_reused,
         blocks=course.blocks,
-        is_interrupted=is_interrupted(state),
         failures=finish.failures,
         notes=(*finish.notes, *machine_notes(measured)),
     )
-    return GateResult(
-        **_about(making),
-        verdict=verdict,
-        reason=why_broken or why,
-        metrics=metrics,
-        study=study,
-        spent_s=finish.spent_s,
-        is_failed=bool(why_broken),
-        is_interrupted=is_interrupted(state),
-        failures=finish.failures,
-        notes=(*known.trees.notes, *notes, *_cell_notes(course), *study.notes),
-    )
+    return judged_result(told, state, metrics, study, (*making.known.trees.notes, *notes, *_cell_notes(course)))
 
 
 def _about(making: _Making) -> dict[str, Any]:
@@ -245,7 +227,7 @@ def _about(making: _Making) -> dict[str, Any]:
 def _explained(making: _Making, result: GateResult) -> GateResult:
     """With where the time goes, once it is shown that head is too slow."""
     study = result.study
-    if result.is_interrupted or result.verdict is not Verdict.REGRESSION or study is None:
+    if study is None or not is_shown_slower(result):
         return result
     folder, names = making.course.folder, (study.base, study.candidate)
     notes: tuple[str, ...] = ()
@@ -253,9 +235,7 @@ def _explained(making: _Making, result: GateResult) -> GateResult:
         explainer = Explainer(folder=folder.path / EXPLAINED, windows=making.request.windows, progress=making.progress)
         notes = explain_arms(explainer, making.launches, names)
     found = localise_study(folder, study.blocks, names=names, seed=making.request.subject.seed)
-    localisation = found.localisation if found else None
-    study = replace(study, localisation=localisation)
-    return replace(result, study=study, localisation=localisation, notes=(*result.notes, *notes))
+    return localised_result(result, found.localisation if found else None, notes)
 
 
 def _cell_notes(course: Course) -> tuple[str, ...]:
@@ -268,7 +248,7 @@ def _cell_notes(course: Course) -> tuple[str, ...]:
                 cells[launch.arm] = Cell(facts).without("source")
     if len(cells) < len(Arm):
         return ()
-    unlike = [item for item in cells[Arm.BASE].differences(cells[Arm.CANDIDATE]) if item.name not in PLACES]
+    unlike = beside_source(cells[Arm.BASE].differences(cells[Arm.CANDIDATE]))
     named = "; ".join(map(str, unlike[:MAX_NAMED]))
     more = f"; and {len(unlike) - MAX_NAMED} more" if len(unlike) > MAX_NAMED else ""
     return (f"base and head differ in more than their source: {named}{more}",) if unlike else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from flashprof.app.gate_metrics import LaunchFigures
 from flashprof.contracts.cell import Cell
@@ -23,6 +24,10 @@ class StoredLaunch:
     """One launch of it."""
 
     run_id: str
+    started: str
+    """As `HistoryLaunch.started`: another run may lie there by now."""
+    places: tuple[Path, ...]
+    """Where its folder may be, the likeliest first."""
     log_tok_per_s: float
     figures: LaunchFigures
 
@@ -71,7 +76,7 @@ def read_baseline(request: GateRequest, known: Cell, env: Mapping[str, str]) -> 
         )
     found = {name: _launches(item, held.launches) for name, item in named.items()}
     nearest = min(found, key=lambda name: _num_unlike(found[name], known))
-    return _baseline(named[nearest], found[nearest])
+    return _baseline(named[nearest], found[nearest], path.absolute().parent)
 
 
 def common(cell: Cell, known: Cell) -> Cell:
@@ -86,6 +91,8 @@ def _launches(baseline: Baseline, launches: Sequence[HistoryLaunch]) -> list[His
         if (launch.cell, launch.kind) == (baseline.cell, baseline.kind)
         and launch.is_point
         and launch.run_id in baseline.run_ids
+        # Gates call their launches all alike: those that came after the name was given are no part of the level.
+        and baseline.since <= launch.started <= baseline.at
     ]
 
 
@@ -95,7 +102,7 @@ def _num_unlike(launches: Sequence[HistoryLaunch], known: Cell) -> float:
     return len(common(Cell(launches[-1].facts), known).differences(known))
 
 
-def _baseline(named: Baseline, launches: Sequence[HistoryLaunch]) -> StoredBaseline:
+def _baseline(named: Baseline, launches: Sequence[HistoryLaunch], reports: Path) -> StoredBaseline:
     newest = launches[-1] if launches else None
     commit = newest.commit if newest is not None else ""
     told = ", ".join(part for part in (named.since[:10], commit[:SHORT]) if part)
@@ -103,14 +110,23 @@ def _baseline(named: Baseline, launches: Sequence[HistoryLaunch]) -> StoredBasel
         label=f"{named.name} ({told})",
         commit="" if commit.endswith(CHANGES) else commit,
         cell=Cell(newest.facts if newest is not None else {}),
-        launches=tuple(_stored(launch) for launch in launches),
+        launches=tuple(_stored(launch, reports) for launch in launches),
     )
 
 
-def _stored(launch: HistoryLaunch) -> StoredLaunch:
+def _stored(launch: HistoryLaunch, reports: Path) -> StoredLaunch:
     rate, startup_s = launch.log_tok_per_s, launch.startup_s
     assert rate is not None, "a point of a series has a rate"
     figures = LaunchFigures(
         startup_s=math.nan if startup_s is None else startup_s, phases=dict(launch.phases_ns_per_token)
     )
-    return StoredLaunch(run_id=launch.run_id, log_tok_per_s=rate, figures=figures)
+    folder = Path(launch.folder)
+    # CI brings its reports back in another workspace each time: there, a launch of a gate is GATE/launches/RUN.
+    moved = reports.joinpath(*folder.parts[-3 if launch.gate else -1 :])
+    return StoredLaunch(
+        run_id=launch.run_id,
+        started=launch.started,
+        places=(folder, moved) if launch.folder else (),
+        log_tok_per_s=rate,
+        figures=figures,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flashprof.app.gate_launches import Trees
+from flashprof.app.gate_study import is_shown_slower
 from flashprof.app.search import bisect
 from flashprof.app.search_progress import SearchProgress
 from flashprof.app.session import Ports
@@ -22,18 +23,20 @@ def bisect_gate(
     request: GateRequest, trees: Trees, result: GateResult, ports: Ports, progress: SearchProgress
 ) -> GateResult:
     """
-    Name the commit that made head slow.
+    Name the commit that made head slow, where that is asked for and head is.
 
     Args:
         request: Of the gate.
         trees: Its arms.
-        result: What it found: a regression.
+        result: What it found.
         ports: The world outside.
         progress: Told what happens.
 
     Returns:
         The result with the culprit, if one was proved; else with a note that says why not. The verdict stays.
     """
+    if not request.bisect or not is_shown_slower(result):
+        return result
     budget_s = request.bisect_budget_s or request.budget_s - result.spent_s
     refusal = _refusal(trees, budget_s)
     if refusal:
@@ -57,6 +60,8 @@ def bisect_gate(
 def _refusal(trees: Trees, budget_s: float) -> str:
     if trees.head.changes:
         return "head has changes that are in no commit; commit them, then flashprof gate --bisect"
+    if not trees.base.commit:
+        return "the baseline does not say of which commit it is; flashprof gate --base-ref REVISION --bisect"
     if trees.base.commit == trees.head.commit:
         return "base and head are the same commit"
     if budget_s < LEAST_S:

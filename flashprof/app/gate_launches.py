@@ -11,7 +11,7 @@ import hashlib
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from flashprof.contracts.experiment import SubjectSpec
 from flashprof.contracts.foreign import ForeignSubject
 from flashprof.contracts.gate import GateRequest
 from flashprof.launch.environments import Environment, Environments
-from flashprof.launch.git import ask_git, call_git, find_top, refuse_submodules, resolve_commit
+from flashprof.launch.git import ask_git, find_top, fork_point, refuse_submodules, resolve_commit
 from flashprof.launch.worktrees import SHORT, Worktrees
 
 WORKTREES, ENVIRONMENTS = "worktrees", "environments"
@@ -80,7 +80,7 @@ def find_trees(request: GateRequest) -> Trees:
     top = _top(request.repo)
     head = _head(top, request)
     asked = resolve_commit(top, request.base_ref)
-    base = _fork(top, asked, head.commit)
+    base = fork_point(top, asked, head.commit)
     refuse_submodules(top, [base] if head.is_here else [base, head.commit])
     notes = []
     if base != asked:
@@ -219,26 +219,21 @@ def _head(top: Path, request: GateRequest) -> Tree:
     commit = resolve_commit(top, request.head_ref or "HEAD")
     if request.head_ref:
         return Tree(commit=commit, label=_label(top, commit))
-    changes = _fingerprint(top, request.reports)
+    # The declaration is one for both trees, and part of the question by itself.
+    changes = _fingerprint(top, [request.reports, *([Path(request.subject_file)] if request.subject_file else [])])
     label = f"{_label(top, commit)}, {UNCOMMITTED}" if changes else _label(top, commit)
     return Tree(commit=commit, label=label, changes=changes, is_here=True)
-
-
-def _fork(top: Path, asked: str, head: str) -> str:
-    """The commit where head left what was asked for; that itself where head has nothing of its own."""
-    done = call_git(top, "merge-base", asked, head)
-    fork = done.stdout.decode().strip()
-    return fork if done.returncode == 0 and fork != head else asked
 
 
 def _label(top: Path, commit: str) -> str:
     return ask_git(top, "log", "-1", "--format=%h %s", f"--abbrev={SHORT}", commit).decode(errors="replace").strip()
 
 
-def _fingerprint(top: Path, reports: Path) -> str:
-    """Of all that is in no commit, but for what FlashProf itself writes; empty where there is nothing."""
-    own, where = reports.resolve(), top.resolve()
-    but = [f":(exclude){own.relative_to(where).as_posix()}"] if own.is_relative_to(where) and own != where else []
+def _fingerprint(top: Path, own: Sequence[Path]) -> str:
+    """Of all that is in no commit, but for FlashProf's *own* files and folders; empty where there is nothing."""
+    where = top.resolve()
+    within = [path.resolve() for path in own if where in path.resolve().parents]
+    but = [f":(exclude,literal){path.relative_to(where).as_posix()}" for path in within]
     changed = ask_git(top, "diff", "--binary", "--no-ext-diff", "HEAD", "--", ".", *but)
     told = ask_git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", ".", *but)
     paths = [top / os.fsdecode(name) for name in sorted(told.split(b"\0")) if name]

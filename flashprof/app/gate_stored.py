@@ -13,29 +13,33 @@ from typing import Any
 
 from flashprof.app.course import Course
 from flashprof.app.gate_baseline import StoredBaseline, common, read_baseline
+from flashprof.app.gate_bisect import bisect_gate
 from flashprof.app.gate_history import remember_gate
 from flashprof.app.gate_launches import Tree, Trees, TreeStarts, find_head, make_starts
+from flashprof.app.gate_localise import localise_stored
 from flashprof.app.gate_metrics import log_of_less, read_figures, refuse_unrecorded, unit_of, worst_reason
 from flashprof.app.gate_study import (
     about,
-    broken,
+    beside_source,
     cell_here,
     failed_result,
-    is_interrupted,
+    failures_of_this_call,
+    judged_result,
     settings_of,
     study_request,
+    study_result,
 )
 from flashprof.app.launches import StudyLaunches
-from flashprof.app.progress import Progress
-from flashprof.app.search_result import common_facts
+from flashprof.app.search_progress import SearchProgress
 from flashprof.app.session import Ports
 from flashprof.contracts.cell import Cell, check_allowed, refuse_unlike
-from flashprof.contracts.comparison import Arm, Standing, StudyResult, Verdict
+from flashprof.contracts.comparison import Arm, Standing, Verdict
 from flashprof.contracts.errors import FormatError, SubjectError, ToolError, UsageError
 from flashprof.contracts.gate import TOK_PER_S, GateMode, GateRequest, GateResult, MetricVerdict
 from flashprof.contracts.history import history_cell
 from flashprof.contracts.study import MethodChoice
 from flashprof.decide.actions import LaunchCold
+from flashprof.decide.outcomes import HANDLING, Step
 from flashprof.decide.plan import StudyPlan
 from flashprof.decide.study import StudyState, replay
 from flashprof.stats.compare import MIN_LAUNCHES
@@ -44,8 +48,6 @@ from flashprof.store.run_folder import read_manifest
 from flashprof.store.study_folder import GATE, Question, StudyFolder, open_study, study_id
 
 SITE = "this machine"
-PLACES = ("workload.cwd",)
-"""Facts that say where a tree lies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,7 @@ def plan_stored(request: GateRequest, ports: Ports) -> Sequence[str]:
     )
 
 
-def gate_stored(request: GateRequest, ports: Ports, progress: Progress) -> GateResult:
+def gate_stored(request: GateRequest, ports: Ports, progress: SearchProgress) -> GateResult:
     """
     Launch head until it is clear whether it may land, or the budget is spent.
 
@@ -91,7 +93,8 @@ def gate_stored(request: GateRequest, ports: Ports, progress: Progress) -> GateR
             result = _measured(request, known, course, launches, starts)
         except (SubjectError, ToolError) as error:
             result = failed_result(_about(known, course), course.state, error)
-        return remember_gate(folder, result, env=ports.env, cwd=ports.cwd)
+        result = remember_gate(folder, result, env=ports.env, cwd=ports.cwd)
+    return bisect_gate(request, known.trees, result, ports, progress)
 
 
 def _measured(
@@ -107,7 +110,8 @@ def _measured(
         launches.progress.note(f"launching head, {action.block}")
         course.learn(launches.cold(action))
         _refuse_other_cell(request, known, course.folder, action.run_id)
-    result = _result(request, known, course)
+    launches.progress.stage("judging")
+    result = localise_stored(request, known.baseline, launches, course, _result(request, known, course))
     if not result.is_interrupted:
         starts.clear_away()
     return result
@@ -155,10 +159,9 @@ def _survey(request: GateRequest, ports: Ports) -> _Known:
 def _refuse_other_cell(request: GateRequest, known: _Known, folder: StudyFolder, run_id: str) -> None:
     """What a launch says of itself must be alike, too: toggles, device, library versions."""
     with suppress(FormatError, KeyError):
-        facts = read_manifest(folder.launches / run_id)["cell_facts"]
-        refuse_unlike(
-            known.baseline.cell.differences(history_cell(facts)), under_test=(), allowed=(*request.allow, *PLACES)
-        )
+        cell = history_cell(read_manifest(folder.launches / run_id)["cell_facts"])
+        unlike = beside_source(known.baseline.cell.differences(cell))
+        refuse_unlike(unlike, under_test=(), allowed=request.allow)
 
 
 def _state(known: _Known, folder: StudyFolder) -> StudyState:
@@ -198,38 +201,27 @@ def _metrics(request: GateRequest, known: _Known, course: Course) -> tuple[Metri
 
 
 def _result(request: GateRequest, known: _Known, course: Course) -> GateResult:
-    state = course.state
+    state, told = course.state, _about(known, course)
     metrics = _metrics(request, known, course)
-    verdict, why = worst_reason(metrics)
-    why_broken = broken(state) if verdict is Verdict.INCONCLUSIVE else ""
-    failures = tuple(failure.sentence for failure in state.failures)
     tok_per_s = metrics[0].comparison
     assert tok_per_s is not None, "launches have a comparison"
-    study = StudyResult(
-        study=course.folder.name,
-        base=known.plan.base,
-        candidate=known.plan.candidate,
-        cell=common_facts(known.cell),
-        verdict=metrics[0].verdict,
+    study = study_result(
+        told,
+        state,
+        metrics,
         standing=Standing.SCREENED,
         comparisons=(tok_per_s,),
-        spent_s=state.spent_s,
-        num_reused=0,
-        failures=failures,
+        failures=_failures(state),
         notes=tok_per_s.notes,
     )
-    return GateResult(
-        **_about(known, course),
-        verdict=verdict,
-        reason=why_broken or why,
-        metrics=metrics,
-        study=study,
-        spent_s=state.spent_s,
-        is_failed=bool(why_broken),
-        is_interrupted=is_interrupted(state),
-        failures=failures,
-        notes=tok_per_s.notes,
-    )
+    return judged_result(told, state, metrics, study, ())
+
+
+def _failures(state: StudyState) -> tuple[str, ...]:
+    """An interruption of an earlier call is none any more, since this call went on."""
+    earlier = state.failures[: state.num_earlier_failures]
+    kept = [failure for failure in earlier if HANDLING[failure.outcome].then is not Step.STOP_STUDY]
+    return tuple(failure.sentence for failure in (*kept, *failures_of_this_call(state)))
 
 
 def _about(known: _Known, course: Course) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def _comparable(base: Sequence[LaneCosts], candidate: Sequence[LaneCosts]) -> tu
 
 def _add(arm: _Arm, folder: Path, logs: Sequence[EventLog], windows: Sequence[Window], *, is_shared: bool) -> None:
     costs = PhaseCosts(logs)
-    arm.costs += [costs.lanes_between(w.start_ns, w.end_ns, w.num_tokens, launch=folder.name) for w in windows]
+    arm.costs += [costs.lanes_between(w.start_ns, w.end_ns, w.num_tokens, launch=str(folder)) for w in windows]
     profiles = () if is_shared else _profiles(folder, logs)
     arm.profiles += profiles
     arm.evidence.append(
@@ -192,7 +192,7 @@ def _profiles(folder: Path, logs: Sequence[EventLog]) -> tuple[ProfiledWindow, .
         for window in launch_windows(logs)
         if window.kind is WindowKind.PROFILE and window.num_tokens
     }
-    return read_profiles(folder / SAMPLES, launch=folder.name, windows=windows) if windows else ()
+    return read_profiles(folder / SAMPLES, launch=str(folder), windows=windows) if windows else ()
 
 
 def _threads(folder: Path) -> Any:

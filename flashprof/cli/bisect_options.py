@@ -8,7 +8,7 @@ from pathlib import Path
 
 from flashprof.cli.arms import NO_SETTINGS
 from flashprof.cli.option_types import parse_gpu_sets
-from flashprof.cli.subjects import split_options
+from flashprof.cli.tree_options import TreeOptions
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.experiment import Experiment, SubjectSpec, apply_settings
 from flashprof.contracts.foreign import ForeignSubject
@@ -20,22 +20,12 @@ COMMIT_SEARCH = "flashprof bisect --commits GOOD..BAD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BisectOptions:
+class BisectOptions(TreeOptions):
     """The options of the command line; see their help."""
 
     good: str
     bad: str
     commits: str
-    repo: Path
-    setup: str
-    expression: str
-    pattern: str
-    preset: str
-    topology: str
-    seed: int
-    train_options: str
-    settings: tuple[str, ...]
-    subject_text: str
     certainty: float
     alpha: float
     tolerance: float
@@ -51,8 +41,6 @@ class BisectOptions:
     inconclusive: str | None
     reports: Path
     as_json: bool
-    command: tuple[str, ...]
-    """What stands behind `--`."""
     given: Collection[str]
     """Names of the options that are on the command line, as fields of this class."""
 
@@ -60,16 +48,6 @@ class BisectOptions:
     def rule(self) -> SearchRule:
         """When to stop."""
         return SearchRule(certainty=self.certainty, alpha=self.alpha, tolerance=self.tolerance, budget_s=self.budget_s)
-
-    @property
-    def subject(self) -> SubjectSpec:
-        """Our pipeline's."""
-        return SubjectSpec(
-            preset=self.preset,
-            topology=self.topology,
-            seed=self.seed,
-            train_options=split_options(self.train_options),
-        )
 
 
 def with_settings(options: BisectOptions, subject: SubjectSpec) -> Experiment:

@@ -241,14 +241,15 @@ def _print_plan(plan: Sequence[str], *, as_json: bool) -> None:
 
 
 def _show(result: GateResult, outlets: Outlets, *, as_json: bool) -> None:
-    if as_json:
-        from flashprof.report.gate_json import gate_to_json
+    from flashprof.report.gate_files import gate_json_streams, gate_stdout
 
-        click.echo(gate_to_json(result), nl=False)
+    if as_json:
+        document, annotations = gate_json_streams(result, outlets)
+        click.echo(document, nl=False)
+        click.echo(annotations, nl=False, err=True)
         return
     from flashprof.cli.terminal import output_width, wants_color
     from flashprof.report.gate_console import render_gate
-    from flashprof.report.gate_files import gate_stdout
 
     is_tty = sys.stdout.isatty()
     color = wants_color(os.environ, is_tty=is_tty)

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from flashprof.cli.arms import read_settings
 from flashprof.cli.option_types import parse_gpu_sets
-from flashprof.cli.subjects import (
-    OWN_COMMAND,
-    check_pattern,
-    find_subject,
-    read_registry,
-    refuse_pipeline_options,
-    split_options,
-)
+from flashprof.cli.tree_options import TreeOptions, declared_in_trees, subject_in_trees
 from flashprof.contracts.errors import UnknownNameError, UsageError
-from flashprof.contracts.experiment import SubjectKind, SubjectSpec
-from flashprof.contracts.foreign import ForeignSubject
 from flashprof.contracts.gate import MEMORY, PHASE, START_UP, TOK_PER_S, GateRequest, Threshold
-from flashprof.contracts.toggles import parse_toggles
 
 USUAL = "flashprof gate --base-ref main"
 MAX_SHARE = 10.0
@@ -31,7 +20,7 @@ EXAMPLE = "--threshold start-up=10% --threshold 'phase:drafter mask=20%'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateOptions:
+class GateOptions(TreeOptions):
     """The options of the command line; see their help."""
 
     base_ref: str
@@ -39,16 +28,6 @@ class GateOptions:
     baseline: str
     max_regression: float
     thresholds: tuple[str, ...]
-    repo: Path
-    setup: str
-    expression: str
-    pattern: str
-    preset: str
-    topology: str
-    seed: int
-    train_options: str
-    settings: tuple[str, ...]
-    subject_text: str
     alpha: float
     budget_s: float
     no_explain: bool
@@ -58,8 +37,6 @@ class GateOptions:
     gpu_texts: tuple[str, ...]
     fresh: bool
     reports: Path
-    command: tuple[str, ...]
-    """What stands behind `--`."""
 
 
 def read_gate_request(options: GateOptions) -> GateRequest:
@@ -70,19 +47,13 @@ def read_gate_request(options: GateOptions) -> GateRequest:
         UsageError: Options are missing or do not fit together, or name nothing that there is.
     """
     _check_base(options)
-    subject = SubjectSpec(
-        preset=options.preset,
-        topology=options.topology,
-        seed=options.seed,
-        train_options=split_options(options.train_options),
-    )
-    experiment = read_settings(subject, options.settings)
+    experiment = read_settings(options.subject, options.settings)
     thresholds = (
         Threshold(metric=TOK_PER_S, max_regression=options.max_regression),
         *parse_thresholds(options.thresholds),
     )
     gpu_sets = parse_gpu_sets(options.gpu_texts)
-    declared = _declared(options)
+    declared = declared_in_trees(options, usual=USUAL)
     return GateRequest(
         thresholds=thresholds,
         base_ref=options.base_ref,
@@ -91,7 +62,7 @@ def read_gate_request(options: GateOptions) -> GateRequest:
         repo=options.repo,
         setup=options.setup,
         command=options.command,
-        subject=_subject(options, experiment.subject, declared),
+        subject=subject_in_trees(options, experiment.subject, declared, usual=USUAL),
         windows=experiment.windows,
         alpha=options.alpha,
         budget_s=options.budget_s,
@@ -168,56 +139,3 @@ def _check_base(options: GateOptions) -> None:
             allowed="--base-ref REVISION, measured in this job; or --baseline NAME, measured earlier",
             next_command=USUAL,
         )
-
-
-def _declared(options: GateOptions) -> ForeignSubject | None:
-    """The subject that a file declares; a command behind `--` wins over a file that merely lies here."""
-    if not options.command:
-        return find_subject(options.subject_text)
-    if options.subject_text:
-        raise UsageError(
-            "--subject and a command behind -- are two subjects",
-            offered=f"--subject {options.subject_text}",
-            next_command=f"{USUAL} -- CMD",
-        )
-    return None
-
-
-def _subject(options: GateOptions, subject: SubjectSpec, declared: ForeignSubject | None) -> SubjectSpec:
-    """What base and head have in common."""
-    check_pattern(options.pattern)
-    if options.command:
-        refuse_pipeline_options(
-            replace(subject, toggles=options.expression),
-            ("preset", "topology", "toggles", "train_options"),
-            next_command=f"{USUAL} -- CMD --its-own-options",
-        )
-        return SubjectSpec(
-            kind=SubjectKind.FOREIGN,
-            command=options.command,
-            seed=options.seed,
-            tok_per_s_pattern=options.pattern,
-        )
-    if declared is not None:
-        return _declared_subject(options, subject, declared)
-    if options.pattern:
-        raise UsageError(
-            "--tok-per-s is for a command behind --",
-            offered=f"--tok-per-s {options.pattern}",
-            next_command=f"{USUAL} --tok-per-s REGEX -- CMD",
-        )
-    parse_toggles(options.expression, read_registry())
-    # As it was written: what `all` is, and what a toggle's default, is each tree's own.
-    return replace(subject, toggles="".join(options.expression.split()))
-
-
-def _declared_subject(options: GateOptions, subject: SubjectSpec, declared: ForeignSubject) -> SubjectSpec:
-    from flashprof.app.declared_commits import spec_of_every_commit
-    from flashprof.app.foreign_needs import refuse_unmet
-
-    refuse_pipeline_options(subject, ("preset", "topology", "train_options"), next_command=OWN_COMMAND)
-    spec = spec_of_every_commit(declared, options.expression, pattern=options.pattern)
-    # Files are each tree's own, and so are the packages of an environment that is made for it.
-    asked = replace(declared, files=(), packages=() if options.setup else declared.packages)
-    refuse_unmet(asked, [declared.parse(options.expression)], os.environ)
-    return replace(spec, seed=subject.seed)

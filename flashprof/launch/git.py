@@ -283,6 +283,20 @@ def _unrelated(top: Path, text: str, good: str, bad: str) -> FlashProfError:
     )
 
 
+def fork_point(top: Path, base: str, head: str) -> str:
+    """
+    The commit where *head* left *base*; *base* itself where head has nothing of its own, or they share no commit.
+
+    Raises:
+        UsageError: The clone is shallow and does not hold it: the tip of base holds what others landed since.
+    """
+    done = call_git(top, "merge-base", base, head)
+    if done.returncode and _shallow_ids(top):
+        raise _shallow_error(top, f"where {head[:12]} left {base[:12]}")
+    fork = done.stdout.decode().strip()
+    return fork if done.returncode == 0 and fork != head else base
+
+
 def _is_ancestor(top: Path, old: str, new: str) -> bool:
     return call_git(top, "merge-base", "--is-ancestor", old, new).returncode == 0
 
@@ -301,7 +315,7 @@ def _shallow_error(top: Path, text: str) -> UsageError:
         "this clone is shallow and does not reach so far back",
         where=str(top),
         offered=text,
-        allowed="a clone that holds every commit of the range",
+        allowed="a clone that holds every commit of the range; in CI fetch-depth: 0",
         next_command=f"git -C {top} fetch --unshallow",
     )
 

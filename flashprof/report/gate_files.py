@@ -8,7 +8,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from flashprof.contracts.gate import GateResult
-from flashprof.report.gate_github import annotation_lines, output_text, outputs, without_commands
+from flashprof.report.gate_github import (
+    annotation_lines,
+    output_text,
+    outputs,
+    without_commands,
+    without_old_commands,
+)
 from flashprof.report.gate_gitlab import render_code_quality, render_metrics
 from flashprof.report.gate_json import bigger_is_better, gate_to_json, smaller_is_better
 from flashprof.report.gate_junit import render_gate_junit
@@ -103,8 +109,24 @@ def gate_stdout(result: GateResult, console_text: str, outlets: Outlets) -> str:
     """What to print: on GitHub the console's text, in which no commands are looked for, and annotations after it."""
     if not outlets.is_github:
         return console_text
+    return without_commands(console_text, outlets.token) + gate_annotations(result, outlets)
+
+
+def gate_json_streams(result: GateResult, outlets: Outlets) -> tuple[str, str]:
+    """
+    Of `--json`.
+
+    Returns:
+        For stdout one document and nothing else; for stderr annotations, which GitHub's runner reads there as well.
+    """
+    text = gate_to_json(result)
+    return (without_old_commands(text), gate_annotations(result, outlets)) if outlets.is_github else (text, "")
+
+
+def gate_annotations(result: GateResult, outlets: Outlets) -> str:
+    """A line each, for GitHub's runner."""
     lines = annotation_lines(result, _sources(result, outlets), inconclusive=outlets.inconclusive)
-    return without_commands(console_text, outlets.token) + "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _sources(result: GateResult, outlets: Outlets) -> Sources:

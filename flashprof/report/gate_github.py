@@ -55,7 +55,9 @@ class Annotation:
 
 def annotation_lines(result: GateResult, sources: Sources, *, inconclusive: str | None = None) -> tuple[str, ...]:
     """
-    Lines for stdout: the verdict on the culprit's line, then what else is wrong. None for a gate that passed.
+    The verdict on the culprit's line, then what else is wrong. None for a gate that passed.
+
+    For stdout or stderr: the runner reads commands from both (actions/runner, Worker/Handlers/ScriptHandler.cs).
 
     Args:
         result: What was found; anything may be missing.
@@ -100,6 +102,15 @@ def without_commands(text: str, token: str) -> str:
     """
     ends = _unlike(token, text)
     return f"::stop-commands::{ends}\n{text.rstrip()}\n::{ends}::\n"
+
+
+def without_old_commands(json_text: str) -> str:
+    """
+    The same JSON, in which the runner finds no command.
+
+    Its lines begin with no `::`, but `##[add-mask]…`, the older form, is one anywhere in a line.
+    """
+    return json_text.replace("##[", "#\\u0023[")
 
 
 def outputs(result: GateResult) -> dict[str, str]:

@@ -45,8 +45,8 @@ MAX_NOISE_SHARE = 0.7
 MIN_READINGS = 2
 """Of each end."""
 MIN_LOSS = 0.02
-"""By how much log tok/s must fall in what is in focus: a search tolerates as much. A holder of the GIL slows everything by
-a fifth, and by a little more two phases of 0.1 % of the step: with the rest as the clock there was nothing to find."""
+"""By how much log tok/s must fall in what is in focus: a search tolerates as much. A holder of the GIL slows all by a
+fifth, and by a little more two phases of 0.1 % of the step: with the rest as the clock there was nothing to find."""
 
 
 @dataclass(frozen=True, kw_only=True)

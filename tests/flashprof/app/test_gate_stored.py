@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_world import press_ctrl_c
 from gate_world import SLOW, TOK_THRESHOLD, GateWorld
 
 from flashprof.app.gate import plan
@@ -68,6 +69,26 @@ def test_a_head_that_does_not_run_is_no_regression(measured: tuple[GateWorld, Ga
 
     assert (Verdict.INCONCLUSIVE, True) == (found.verdict, found.is_failed)
     assert found.reason.startswith("head does not run")
+
+
+def test_an_interruption_is_no_failure_once_the_gate_has_gone_on(measured: tuple[GateWorld, GateResult]) -> None:
+    world, _ = measured
+    num_before = len(world.launches)
+    world.write("speed", "1.001")
+
+    def look() -> None:
+        if len(world.launches) == num_before + 2 and "stopped" not in world.progress.notes:
+            world.progress.note("stopped")
+            press_ctrl_c()
+
+    world.clock.on_sleep.append(look)
+    stopped = world.gate()
+    found = world.gate()
+    world.clock.on_sleep.remove(look)
+    world.write("speed", "1.0")
+
+    assert (True, 1) == (stopped.is_interrupted, len(stopped.failures))
+    assert (Verdict.NO_REGRESSION, False, ()) == (found.verdict, found.is_interrupted, found.failures)
 
 
 def test_what_the_history_does_not_hold_is_refused(measured: tuple[GateWorld, GateResult], tmp_path: Path) -> None:

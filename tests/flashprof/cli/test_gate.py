@@ -186,6 +186,17 @@ def test_on_github_the_runner_finds_its_files(repo: Path, monkeypatch: pytest.Mo
     assert "::error" in done.stdout
 
 
+def test_on_github_json_leaves_the_annotations_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = base(FakeEngine(gate_results.failed), "--json", "--", "trainer")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    done = base(FakeEngine(gate_results.failed), "--json", "--", "trainer")
+
+    assert elsewhere.stdout == done.stdout
+    assert Verdict.REGRESSION == json.loads(done.stdout)["verdict"]
+    assert "\n::error " in done.stderr
+    assert "::error" not in elsewhere.stderr
+
+
 def test_what_cannot_be_written_is_said_and_changes_no_verdict(repo: Path) -> None:
     (repo / "file").touch()
     done = base(FakeEngine(), "--write", "json=file/gate.json", "--", "trainer")

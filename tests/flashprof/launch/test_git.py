@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flashprof.contracts.errors import ToolError, UnknownNameError, UsageError
-from flashprof.launch.git import Range, ask_git, call_git, find_top, resolve_range, tree_state
+from flashprof.launch.git import Range, ask_git, call_git, find_top, fork_point, resolve_range, tree_state
 
 
 def git(repo: Path, *words: str, day: int = 1) -> str:
@@ -177,6 +177,32 @@ def test_a_shallow_clone_that_holds_the_range_will_do(repo: Path, tmp_path: Path
     git(tmp_path, "clone", "-q", "--depth", "2", f"file://{repo}", "shallow")
 
     assert [("c.py",)] == paths_of(resolve_range(tmp_path / "shallow", "HEAD~1..HEAD"))
+
+
+def test_where_head_left_base_is_the_fork_not_the_tip(repo: Path) -> None:
+    fork = git(repo, "rev-parse", "HEAD")
+    git(repo, "checkout", "-qb", "change")
+    head = commit(repo, "c.py", "3", day=3)
+    git(repo, "checkout", "-q", "main")
+    tip = commit(repo, "d.py", "4", day=4)
+
+    assert (fork, fork) == (fork_point(repo, tip, head), fork_point(repo, fork, fork))
+    # On the base branch itself there is nothing of its own: what was asked for is the base.
+    assert tip == fork_point(repo, tip, fork)
+
+
+def test_a_clone_that_does_not_hold_the_fork_has_no_base(repo: Path, tmp_path: Path) -> None:
+    git(repo, "checkout", "-qb", "change")
+    commit(repo, "c.py", "3", day=3)
+    commit(repo, "c.py", "4", day=3)
+    git(repo, "checkout", "-q", "main")
+    commit(repo, "d.py", "4", day=4)
+    git(tmp_path, "clone", "-q", "--depth", "1", "--no-single-branch", f"file://{repo}", "shallow")
+    base, head = (git(tmp_path / "shallow", "rev-parse", f"origin/{name}") for name in ("main", "change"))
+    with pytest.raises(UsageError, match="this clone is shallow") as caught:
+        fork_point(tmp_path / "shallow", base, head)
+
+    assert "fetch-depth: 0" in str(caught.value)
 
 
 def test_submodules_are_refused_by_name(repo: Path, tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import gate_results
 
-from flashprof.report.gate_files import Format, Outlets, gate_files, gate_stdout, gate_texts
+from flashprof.report.gate_files import Format, Outlets, gate_files, gate_json_streams, gate_stdout, gate_texts
 from flashprof.report.gate_markdown import render_gate_comment
 from flashprof.report.gate_sources import Sources
 
@@ -74,3 +76,12 @@ def test_only_github_gets_commands_on_stdout() -> None:
     assert "text\n" == gate_stdout(result, "text\n", outlets())
     assert printed.startswith("::stop-commands::t0\ntext\n::t0::\n::error file=pipeline/train/masks.py,line=41,title=")
     assert gate_stdout(gate_results.passed(), "text\n", outlets(GITHUB)).endswith("\n::t0::\n")
+
+
+def test_a_reason_in_json_begins_no_command() -> None:
+    reason = "::add-mask::a\n::add-mask::b ##[add-mask]c"
+    document, annotations = gate_json_streams(replace(gate_results.failed(), reason=reason), outlets(GITHUB))
+
+    assert reason == json.loads(document)["reason"]
+    assert not [line for line in document.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+    assert annotations.startswith("::error file=pipeline/train/masks.py,line=41,title=")

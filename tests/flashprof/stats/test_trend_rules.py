@@ -48,14 +48,16 @@ def threshold_says(values: np.ndarray) -> list[int]:
 
 @pytest.mark.parametrize("draw", [normal, heavy_tailed, with_odd_ones])
 def test_of_flat_series_of_100_runs_1_percent_tell_of_a_loss(draw: Draw) -> None:
-    """Of 150 series 5 or more would be found at a true rate of 1 % in one test of 50; 2,000 had 0.8 to 0.9 %."""
+    """Of 150 series 5 or more would be found at a true rate of 1 % in one test of 50; 30,000 had 0.9 %."""
     rng = np.random.default_rng([1, *draw.__name__.encode()])
     num_found = sum(bool(losses(draw(rng, 100))) for _ in range(150))
 
     assert num_found <= 4
 
 
-@pytest.mark.parametrize(("noise", "per_level", "least"), [(0.01, 2, 0.95), (0.015, 3, 0.95), (0.02, 4, 0.9)])
+@pytest.mark.parametrize(
+    ("noise", "per_level", "least"), [(0.01, 1, 0.55), (0.01, 2, 0.95), (0.015, 3, 0.95), (0.02, 4, 0.9)]
+)
 def test_ten_losses_of_1_percent_are_seen_before_the_sixth(noise: float, per_level: int, least: float) -> None:
     rng = np.random.default_rng(2)
     seen = []
@@ -88,6 +90,53 @@ def test_losses_too_small_for_any_pair_of_runs_add_up_against_one_baseline() -> 
     assert course.is_lost
     assert NUM_BASE + 2 * PER_LEVEL >= course.baseline[-1]
     assert -0.085 < steps[list(course.level)].mean() - steps[list(course.baseline)].mean() + 0.02 < 0.0
+
+
+def test_a_ramp_of_single_runs_began_where_its_first_loss_was() -> None:
+    """Each run slower than the one before: the place is right to two runs, and the level is the newest of them."""
+    steps = staircase(6, per_level=1)
+    rng = np.random.default_rng(12)
+    begins, is_newest = [], []
+    for _ in range(20):
+        course = follow(list(steps + rng.normal(0, NOISE / 3, len(steps))), [0.0] * len(steps))
+        begins.append(course.shifts[0].at - NUM_BASE)
+        is_newest.append(course.level[-1] == len(steps) - 1 and course.level[0] > course.baseline[-1] + 1)
+
+    assert 2 >= max(map(abs, begins))
+    assert all(is_newest)
+
+
+def test_a_large_step_that_looks_like_a_ramp_to_ranks_begins_with_its_first_run() -> None:
+    values = normal(np.random.default_rng(13), NUM_BASE + 5)
+    values[NUM_BASE:] -= 0.4
+    course = follow(list(values), [0.0] * len(values))
+
+    assert [NUM_BASE] == [shift.at for shift in course.shifts]
+    assert tuple(range(NUM_BASE)) == course.baseline
+    assert tuple(range(NUM_BASE, NUM_BASE + 5)) == course.level
+
+
+def test_todays_level_is_the_newest_of_a_loss_that_grew() -> None:
+    """Ten losses of 1 % with two runs each: the mean of all of them would say 5 %."""
+    steps = staircase(10, per_level=2)
+    rng = np.random.default_rng(14)
+    lost = []
+    for _ in range(20):
+        course = follow(list(steps + rng.normal(0, 0.01, len(steps))), [0.0] * len(steps))
+        lost.append(steps[list(course.level)].mean())
+
+    assert np.mean(lost) < -0.08
+
+
+def test_todays_level_of_a_loss_that_did_not_grow_is_all_of_it() -> None:
+    rng = np.random.default_rng(15)
+    kept = []
+    for _ in range(20):
+        values = rng.normal(0, 0.01, NUM_BASE + 20)
+        values[NUM_BASE:] -= 0.08
+        kept.append(len(follow(list(values), [0.0] * len(values)).level))
+
+    assert 18 <= np.mean(kept)
 
 
 def test_a_loss_stays_told_until_it_is_mended_and_the_baseline_is_the_old_one() -> None:
