@@ -12,10 +12,13 @@ from flashprof.contracts.errors import FormatError
 from flashprof.contracts.machine import MachineReading, MachineUse
 from flashprof.contracts.results import Window, WindowKind
 from flashprof.stats.disturbance import DisturbanceLimits, judge_window
-from flashprof.store.counters_file import read_counters
+from flashprof.store.counters_file import counters_before, read_counters
+from flashprof.store.journal import LAUNCHES
 from flashprof.windows.machine import machine_use, uses_before
 from flashprof.windows.switches import Judge
 
+NUM_LAUNCHES_BEFORE = 3
+"""Of the same study: with the stretches of their starts they hold the 32 windows that are looked at."""
 MIN_WINDOWS = 2
 """A launch of which fewer windows are undisturbed is left out as a whole."""
 
@@ -24,6 +27,7 @@ class MachineJudge:
     """
     Judges the windows of one launch, each once and in the order of time, against those before it.
 
+    A launch of a study comes after others: what a neighbour does all the time while it lasts is no level of its own.
     Live and from the files of a finished launch it gives the same answers.
     """
 
@@ -33,7 +37,7 @@ class MachineJudge:
         self._readings: Sequence[MachineReading] = ()
         self._before_ns: int | None = None
         self.uses: list[MachineUse] = []
-        """Of all windows so far, and of stretches before the first."""
+        """Of all windows so far, and of stretches before the first, in the launches before this one too."""
 
     def __call__(self, start_ns: int, end_ns: int) -> tuple[str, ...]:
         """A sentence for each disturbance between two moments; none where the machine was not read."""
@@ -44,13 +48,23 @@ class MachineJudge:
             return ()
         if self._before_ns is None:
             self._before_ns = start_ns
-            self.uses += uses_before(readings, start_ns, (end_ns - start_ns) / 1e9)
+            self.uses += self._uses_before(readings, start_ns, (end_ns - start_ns) / 1e9)
         use = machine_use(readings, start_ns, end_ns)
         if use is None:
             return ()
         found = judge_window(use, self.uses, self._limits)
         self.uses.append(use)
         return found
+
+    def _uses_before(self, readings: Sequence[MachineReading], start_ns: int, length_s: float) -> list[MachineUse]:
+        """Stretches as long as a window, of this launch and of those before it."""
+        if not readings:
+            return []
+        earlier: Sequence[Sequence[MachineReading]] = ()
+        if self._counters.absolute().parent.parent.name == LAUNCHES:
+            earlier = counters_before(self._counters, readings[0].at_ns, at_most=NUM_LAUNCHES_BEFORE)
+        spans = [(others, others[-1].at_ns) for others in earlier if others] + [(readings, start_ns)]
+        return [use for taken, until_ns in spans for use in uses_before(taken, until_ns, length_s)]
 
     def _readings_until(self, end_ns: int) -> Sequence[MachineReading]:
         """Read the file again only for what it may hold since: an hour of readings takes 50 ms."""

@@ -9,6 +9,7 @@ Format history
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +22,8 @@ FORMAT = "flashprof-counters"
 VERSION = 1
 FILE_NAME = "counters.jsonl"
 """In a run folder."""
+HEAD_CHARS = 65_536
+"""More than the header and the first reading of a machine with eight GPUs have."""
 
 
 class CountersWriter:
@@ -54,6 +57,42 @@ def read_counters(path: Path) -> tuple[MachineReading, ...]:
     header, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] or [""]
     _check_header(header, path)
     return tuple(_decode(line, f"{path}:{number}") for number, line in enumerate(lines, start=2))
+
+
+def counters_before(path: Path, at_ns: int, *, at_most: int) -> tuple[tuple[MachineReading, ...], ...]:
+    """
+    Readings beside the launches of the same study that began before this one, the latest last.
+
+    Args:
+        path: `launches/RUN/counters.jsonl`.
+        at_ns: Its own first reading.
+        at_most: So many launches, the nearest.
+
+    Files that cannot be read are passed over, and so is what a link or a pipe stands for.
+    """
+    begun = []
+    for folder in path.absolute().parent.parent.iterdir():
+        other = folder / path.name
+        first_ns = _first_ns(other)
+        if first_ns is not None and first_ns < at_ns:
+            begun.append((first_ns, other))
+    found = []
+    for _, other in sorted(begun)[-at_most:]:
+        with contextlib.suppress(FormatError, OSError):
+            found.append(read_counters(other))
+    return tuple(found)
+
+
+def _first_ns(path: Path) -> int | None:
+    """Of a file that has a whole first reading."""
+    if path.is_symlink() or path.parent.is_symlink() or not path.is_file():
+        return None
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            lines = file.read(HEAD_CHARS).split("\n")
+        return _decode(lines[1], str(path)).at_ns if len(lines) > 2 else None
+    except (FormatError, OSError):
+        return None
 
 
 def _check_header(line: str, path: Path) -> None:

@@ -59,6 +59,70 @@ def test_live_and_afterwards_the_answers_are_the_same(tmp_path: Path) -> None:
     assert live.uses == afterwards.uses
 
 
+def launch(study: Path, name: str, *, from_s: float, busy_s: list[tuple[float, float]]) -> Path:
+    path = study / "launches" / name / "counters.jsonl"
+    path.parent.mkdir(parents=True)
+    writer = CountersWriter(path)
+    for half in range(41):
+        at_s = from_s + half / 2
+        others_s = sum(max(0.0, min(end, at_s) - start) for start, end in busy_s)
+        writer.write(reading(at_s, busy_cpu_s=at_s + others_s))
+    writer.close()
+    return path
+
+
+def test_a_neighbour_that_works_as_long_as_one_launch_lasts_is_seen_against_the_launches_before(tmp_path: Path) -> None:
+    launch(tmp_path, "cold-1", from_s=0, busy_s=[])
+    launch(tmp_path, "cold-2", from_s=30, busy_s=[])
+    path = launch(tmp_path, ".cold-3.part", from_s=60, busy_s=[(60, 80)])
+    alone = launch(tmp_path / "elsewhere", "cold-3", from_s=60, busy_s=[(60, 80)])
+
+    assert "other processes used 1.0 cores (typically 0.0)" in MachineJudge(path)(70 * S, 72 * S)[0]
+    assert () == MachineJudge(alone)(70 * S, 72 * S)
+
+
+def test_runs_that_merely_lie_in_one_folder_are_no_study(tmp_path: Path) -> None:
+    launch(tmp_path, "cold-1", from_s=0, busy_s=[])
+    path = launch(tmp_path, "cold-2", from_s=60, busy_s=[(60, 80)])
+    (tmp_path / "launches").rename(tmp_path / "reports")
+
+    assert () == MachineJudge(tmp_path / "reports" / path.parent.name / path.name)(70 * S, 72 * S)
+
+
+def test_a_neighbour_that_stays_is_how_the_machine_is(tmp_path: Path) -> None:
+    launch(tmp_path, "cold-1", from_s=0, busy_s=[])
+    paths = [launch(tmp_path, f"cold-{2 + n}", from_s=30 + 30 * n, busy_s=[(30, 200)]) for n in range(3)]
+    found = [MachineJudge(path)(start * S, (start + 2) * S) for path, start in zip(paths, (40, 70, 100), strict=True)]
+
+    assert [False, False] == [bool(reasons) for reasons in found[1:]]
+
+
+def test_launches_that_came_later_do_not_change_the_answer(tmp_path: Path) -> None:
+    paths = [launch(tmp_path, f"cold-{n}", from_s=30 * n, busy_s=[(60, 80)] if n == 2 else []) for n in range(3)]
+    judge, again = MachineJudge(paths[2]), MachineJudge(paths[2])
+    first = judge(70 * S, 72 * S)
+    launch(tmp_path, "cold-3", from_s=90, busy_s=[(90, 110)])
+
+    assert first
+    assert first == again(70 * S, 72 * S)
+    assert judge.uses == again.uses
+
+
+def test_a_broken_or_linked_neighbour_is_passed_over(tmp_path: Path) -> None:
+    path = launch(tmp_path, "cold-2", from_s=30, busy_s=[(30, 50)])
+    elsewhere = launch(tmp_path / "other", "cold-1", from_s=0, busy_s=[])
+    (tmp_path / "launches" / "linked").symlink_to(elsewhere.parent)
+    for name, text in (
+        ("empty", ""),
+        ("foreign", "x\ny\nz\n"),
+        ("torn", '{"format":"flashprof-counters","version":1}\n{"a'),
+    ):
+        (tmp_path / "launches" / name).mkdir()
+        (tmp_path / "launches" / name / "counters.jsonl").write_text(text)
+
+    assert () == MachineJudge(path)(40 * S, 42 * S)
+
+
 @pytest.mark.parametrize("content", [None, "no counters\n", '{"format":"flashprof-counters","version":99}\n'])
 def test_where_the_machine_was_not_read_nothing_is_disturbed(tmp_path: Path, content: str | None) -> None:
     if content is not None:
