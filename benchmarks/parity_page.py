@@ -61,7 +61,8 @@ def _row(name: str, declared: str, studies: list[dict[str, Any]]) -> list[str]:
 def _cell(study: dict[str, Any], measure_name: str) -> str:
     found = next((measure for measure in study["measures"] if measure["name"] == measure_name), None)
     if found is None:
-        return "not on this device"
+        is_refused = measure_name.partition("_in_")[0] in study["data"]["skipped"]
+        return "not on this device" if is_refused else "not measured yet"
     value = "=" if found["value"] == 0 else f"{found['value']:.1e}"
     return value if found["met"] else f"{value} (goal then: {found['goal']}, not met)"
 

@@ -9,6 +9,7 @@ from flashprof.contracts.errors import UnknownNameError
 
 FULL = "full_attention"
 SLIDING = "sliding_attention"
+RANDOM_SOURCES = ("random", "random-bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,10 @@ class TargetPlan:
     """The frozen model that drafters learn to draft for."""
 
     source: str
-    """`random`: Qwen3 shapes, seeded weights; `smollm2`: the real SmolLM2-135M-Instruct; `folder`: `path`."""
+    """
+    `random`: Qwen3 shapes, seeded weights in float32; `random-bf16`: the same in bfloat16, drawn where they are used;
+    `smollm2`: the real SmolLM2-135M-Instruct; `folder`: `path`.
+    """
     path: str = ""
     """A transformers folder with model and tokenizer, where the source is `folder`."""
     mask_token_id: int | None = None
@@ -29,6 +33,11 @@ class TargetPlan:
     intermediate_size: int = 0
     vocab_size: int = 0
     """Shapes of a random target; a real one brings its own."""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether nobody has trained it."""
+        return self.source in RANDOM_SOURCES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +63,7 @@ class DataPlan:
     """Which text, and how it is batched."""
 
     source: str
-    """`stdlib`, `dialogues`, or `file`: `path`."""
+    """`stdlib`, `dialogues`, `synthetic` (random tokens in the story's lengths), or `file`: `path`."""
     max_length: int
     """Longest sample, in tokens; longer ones are cut."""
     bucket_bounds: tuple[int, ...]
@@ -158,7 +167,50 @@ QWEN3_8B = Preset(
 )
 """Two samples of 3,072 tokens × 512 anchors a batch; 3 drafters × 2 batches are 12 samples a step (anchors.md)."""
 
-PRESETS = MappingProxyType({preset.name: preset for preset in (TINY, SMOLLM2, SMOLLM2_GPU, QWEN3_8B)})
+QWEN3_8B_RANDOM = Preset(
+    name="qwen3-8b-random",
+    summary="Qwen3-8B's shapes with random weights, random tokens in six length buckets; to measure on one GPU",
+    target=TargetPlan(
+        source="random-bf16",
+        mask_token_id=151_669,
+        hidden_size=4096,
+        num_layers=36,
+        num_heads=32,
+        num_kv_heads=8,
+        head_dim=128,
+        intermediate_size=12_288,
+        vocab_size=151_936,
+    ),
+    drafter=DrafterPlan(
+        layer_types=(*(SLIDING,) * 4, FULL),
+        sliding_window=2048,
+        block_size=16,
+        num_anchors=1024,
+        loss_decay_gamma=7.0,
+    ),
+    data=DataPlan(
+        source="synthetic",
+        max_length=8192,
+        bucket_bounds=(768, 1216, 1728, 2432, 3296, 8192),
+        token_budget=26_624,
+    ),
+    recipe=Recipe(),
+)
+"""
+The workload of the team that lost 17 % and did not know where: its length buckets (769, 1215, 1727, 2431 and 3295
+tokens there, here the nearest multiples of 32), 64 to 3 samples a batch, fewer in the last one of a shape, two kinds
+of layers and so two masks.
+
+GiB on one card that target and drafter share, in the cell `none`, at 26,624 tokens and 16,384 draft tokens a batch:
+weights of the target, 8.2 G × 2 bytes, 15; of the drafter, 1.05 G × 16 (float32, gradient, two moments), 16;
+embedding and head in float32, 5; hidden states, 40 KiB a token and 1 a batch, three batches, 3 (11 of them with
+`queue=8`); the same in float32 and bfloat16, 3; target forward, 4; drafter activations, 5 layers × 16,384 × 260 KB,
+20; context keys and values, 3; logits and their gradients, 16,384 × 151,936 × (2 + 4 + 4 + 4 + 2) bytes, 37 (1 with
+`fused-loss`); the evaluated mask, 704 M pairs × 3 bytes, 2. Together 108 of 139. With `--token-budget 8192 --anchors
+512` it is 67.
+"""
+
+PRESETS = MappingProxyType({preset.name: preset for preset in (TINY, SMOLLM2, SMOLLM2_GPU, QWEN3_8B, QWEN3_8B_RANDOM)})
 
 
 def find_preset(name: str) -> Preset:

@@ -27,4 +27,4 @@ def toggles(*, as_json: bool) -> None:
 def presets() -> None:
     """List the presets."""
     for preset in PRESETS.values():
-        click.echo(f"{preset.name:12}{preset.summary}")
+        click.echo(f"{preset.name:17}{preset.summary}")

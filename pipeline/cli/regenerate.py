@@ -89,7 +89,7 @@ def _find_workload(given: dict[str, Any]) -> Preset:
     preset = find_preset(name or "smollm2")
     if target is not None:
         preset = replace(preset, target=TargetPlan(source="folder", path=str(target.resolve())))
-    if preset.target.source == "random":
+    if preset.target.is_random:
         raise UsageError(
             f"preset {preset.name!r} has a random target, which has nothing to say",
             offered=preset.name,

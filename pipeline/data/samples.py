@@ -45,7 +45,7 @@ class SampleInfo:
     """What a trainer needs to know of a data set before it reads a sample."""
 
     source: str
-    """`stdlib`, `dialogues`, or the path of the file."""
+    """`stdlib`, `dialogues`, `synthetic`, or the path of the file."""
     num_samples: int
     vocab_size: int
     mask_token_id: int
@@ -148,6 +148,9 @@ def _key(preset: Preset, shards: tuple[Path, ...]) -> str:
         # Another Python has another library.
         platform.python_version() if source == "stdlib" else "",
     ]
+    if source == "synthetic":
+        # Its lengths are drawn for these.
+        facts.append([preset.data.bucket_bounds, preset.data.token_budget, preset.data.max_samples])
     return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
 
 

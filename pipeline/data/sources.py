@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flashprof.contracts.errors import UsageError
 from pipeline.data.arrow import Row
@@ -18,6 +19,7 @@ from pipeline.data.dialogues import read_dialogues
 from pipeline.data.pretokenised import to_row
 from pipeline.data.progress import stage
 from pipeline.data.shards import TOKEN_COLUMNS, Record, read_shard
+from pipeline.data.synthetic import SYNTHETIC_SEED, synthetic_lengths
 from pipeline.data.tokenizer import EOS, MASK_ID, PAD, SPECIAL_TOKENS, encode_texts, save_tokenizer, train_bpe
 from pipeline.data.vocabulary import Vocabulary, choose_mask_token, load_vocabulary
 from pipeline.presets import Preset
@@ -30,7 +32,7 @@ STDLIB_BYTES_A_TOKEN = 3.4
 BPE_STRIDE = 6
 """Every sixth document trains the BPE: 0.5 s instead of 3.4 s, for 2 % more tokens."""
 UNSUPERVISED_SHARE = 4
-"""The first quarter of a stdlib sample stands for the prompt."""
+"""The first quarter of a stdlib or synthetic sample stands for the prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ def encode_stdlib(job: BuildJob) -> EncodedSource:
         UsageError: The target has a vocabulary already, or the size or the mask does not fit.
     """
     target, max_length = job.preset.target, job.preset.data.max_length
-    if target.source != "random":
+    if not target.is_random:
         raise UsageError(
             "stdlib has a vocabulary of its own, and this target has another one",
             offered=f"target {target.source!r}",
@@ -81,11 +83,31 @@ def encode_stdlib(job: BuildJob) -> EncodedSource:
         label = f"encoding {len(documents):,} documents of Python's library"
         for ids_S in encode_texts(tokenizer, stage(documents, label, total=len(documents))):
             cut_S = ids_S[:max_length]
-            loss_mask_S = np.ones(len(cut_S), dtype=np.uint8)
-            loss_mask_S[: len(cut_S) // UNSUPERVISED_SHARE] = 0
-            yield Row(cut_S, loss_mask_S)
+            yield Row(cut_S, _answer_mask(len(cut_S)))
 
     return EncodedSource(vocab_size=size, mask_token_id=choose_mask_token(own, target.mask_token_id), rows=rows())
+
+
+def encode_synthetic(job: BuildJob) -> EncodedSource:
+    """
+    Random tokens in lengths whose batches fall into the buckets as in the story.
+
+    Raises:
+        UsageError: The target has no tokenizer, no mask token is known, or there are more buckets than shares.
+    """
+    preset = job.preset
+    vocabulary = load_vocabulary(preset.target, job.cache)
+    mask_token_id = choose_mask_token(vocabulary, preset.target.mask_token_id)
+    lengths_N = synthetic_lengths(preset.data)
+    rng = np.random.default_rng(SYNTHETIC_SEED)
+
+    def rows() -> Iterator[Row]:
+        for length in stage(lengths_N.tolist(), f"drawing {len(lengths_N):,} samples", total=len(lengths_N)):
+            # All ids but the mask's are alike.
+            ids_S = rng.integers(vocabulary.size - 1, size=length, dtype=np.int32)
+            yield Row(ids_S + (ids_S >= mask_token_id), _answer_mask(length))
+
+    return EncodedSource(vocab_size=vocabulary.size, mask_token_id=mask_token_id, rows=rows())
 
 
 def encode_dialogues(job: BuildJob) -> EncodedSource:
@@ -118,6 +140,12 @@ def encode_file(job: BuildJob) -> EncodedSource:
     return _encoded(vocabulary, job.preset, _encode_records(vocabulary, job.preset, stage(records, label)))
 
 
+def _answer_mask(length: int) -> NDArray[np.uint8]:
+    loss_mask_S = np.ones(length, dtype=np.uint8)
+    loss_mask_S[: length // UNSUPERVISED_SHARE] = 0
+    return loss_mask_S
+
+
 def _encode_records(vocabulary: Vocabulary, preset: Preset, records: Iterable[Record]) -> Iterator[Row | Dropped]:
     max_length = preset.data.max_length
     encoder: ChatEncoder | None = None
@@ -147,5 +175,10 @@ def _chat_encoder(vocabulary: Vocabulary, preset: Preset) -> ChatEncoder:
 
 
 SOURCES: MappingProxyType[str, Callable[[BuildJob], EncodedSource]] = MappingProxyType(
-    {"stdlib": encode_stdlib, "dialogues": encode_dialogues, "file": encode_file}
+    {
+        "stdlib": encode_stdlib,
+        "dialogues": encode_dialogues,
+        "synthetic": encode_synthetic,
+        "file": encode_file,
+    }
 )

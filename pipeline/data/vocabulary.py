@@ -12,12 +12,12 @@ from flashprof.contracts.errors import UnknownNameError, UsageError
 from pipeline.data.chat import special_tokens
 from pipeline.data.paths import missing_path
 from pipeline.data.smollm2 import CONVERTER_VERSION, MASK_TOKEN_ID, VOCAB_SIZE, ensure_smollm2
-from pipeline.presets import TargetPlan
+from pipeline.presets import RANDOM_SOURCES, TargetPlan
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-TARGET_SOURCES = ("random", "smollm2", "folder")
+TARGET_SOURCES = (*RANDOM_SOURCES, "smollm2", "folder")
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A folder without any of them has no tokenizer, though transformers makes an empty one out of the config."""
 TOKENIZER_FILES = (
@@ -57,7 +57,7 @@ def target_identity(target: TargetPlan) -> list[Any]:
     """
     if target.source not in TARGET_SOURCES:
         raise UnknownNameError("target source", target.source, TARGET_SOURCES)
-    if target.source == "random":
+    if target.is_random:
         return ["random", target.vocab_size, target.mask_token_id]
     if target.source == "smollm2":
         return ["smollm2", CONVERTER_VERSION, target.mask_token_id]
@@ -74,7 +74,7 @@ def load_vocabulary(target: TargetPlan, cache: Path) -> Vocabulary:
         UsageError: The folder or the optional package is not there, or its files cannot be used.
         ToolError: SmolLM2 cannot be converted.
     """
-    if target.source == "random":
+    if target.is_random:
         return Vocabulary(size=target.vocab_size, reserved={})
     if target.source == "smollm2":
         folder = ensure_smollm2(cache)

@@ -1,16 +1,22 @@
 """
-The frozen target at work: hidden states are tapped by hooks; no logits are computed.
+The frozen target at work: hidden states are tapped; no logits are computed.
+
+Plainly it is transformers' own forward with hooks. Where the layers are known, they also run compiled, on one packed
+row, or both (`pipeline.model.target_layers`).
 
 Shapes: B samples, S padded length, T packed length, F tapped layers × hidden size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from pipeline.model.target_attention import MakeAttend, attend_packed, attend_padded
+from pipeline.model.target_layers import TargetLayers, can_run
 
 
 class TappedTarget:
@@ -24,6 +30,12 @@ class TappedTarget:
         self._needed_layers = self._all_layers[: max(self.layer_ids) + 1]
         for layer_id in self.layer_ids:
             self._all_layers[layer_id].register_forward_hook(self._keep(layer_id))
+        self._own_layers = TargetLayers(model, self.layer_ids) if can_run(model) else None
+
+    @property
+    def has_own_layers(self) -> bool:
+        """Whether `forward_padded` and `forward_packed` can run."""
+        return self._own_layers is not None
 
     @torch.no_grad()
     def forward(self, input_ids_BS: Tensor, *, early_exit: bool) -> list[Tensor]:
@@ -44,6 +56,55 @@ class TappedTarget:
         finally:
             self._backbone.layers = self._all_layers
         return [self._taps.pop(layer_id) for layer_id in self.layer_ids]
+
+    @torch.no_grad()
+    def forward_padded(self, input_ids_BS: Tensor, *, early_exit: bool, compiled: bool) -> list[Tensor]:
+        """As `forward`, by the own layers; equal but for rounding."""
+        num_rows, padded_length = input_ids_BS.shape
+        position_T = torch.arange(padded_length, device=input_ids_BS.device).repeat(num_rows)
+        states = self._own().forward(
+            input_ids_BS.flatten(),
+            position_T,
+            attend_padded(num_rows, padded_length),
+            early_exit=early_exit,
+            compiled=compiled,
+        )
+        return [state_TD.unflatten(0, (num_rows, padded_length)) for state_TD in states]
+
+    @torch.no_grad()
+    def forward_packed(
+        self,
+        input_ids_T: Tensor,
+        lengths: Sequence[int],
+        *,
+        early_exit: bool,
+        compiled: bool,
+        make_attend: MakeAttend = attend_packed,
+    ) -> list[Tensor]:
+        """
+        Hidden states `[1, T, D]` of one row of samples, each computed as if it were alone.
+
+        Args:
+            input_ids_T: Token ids, sample behind sample, and padding behind the last.
+            lengths: Tokens of each sample.
+            early_exit: As in `forward`.
+            compiled: By compiled functions.
+            make_attend: Makes the attention; studies compare others.
+        """
+        device = input_ids_T.device
+        num_left = input_ids_T.numel() - sum(lengths)
+        # The padding attends to itself: its states are dropped, but must be written.
+        spans = [*lengths, num_left] if num_left else list(lengths)
+        position_T = torch.cat([torch.arange(length) for length in spans])
+        if device.type == "cuda":
+            position_T = position_T.pin_memory().to(device, non_blocking=True)
+        attend = make_attend(spans, self._backbone.embed_tokens.weight)
+        states = self._own().forward(input_ids_T, position_T, attend, early_exit=early_exit, compiled=compiled)
+        return [state_TD[None] for state_TD in states]
+
+    def _own(self) -> TargetLayers:
+        assert self._own_layers is not None, "the caller asks `has_own_layers` first"
+        return self._own_layers
 
     def _keep(self, layer_id: int) -> Any:
         def hook(module: nn.Module, arguments: Any, output: Any) -> None:

@@ -7,8 +7,9 @@ worker has started: `load_target_config` builds the architecture without its wei
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 from textwrap import shorten
@@ -24,6 +25,9 @@ from pipeline.presets import Preset
 TARGET_SEED = 20261129
 """Every process builds the same random target from this; it is not the run's seed."""
 
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+"""What transformers calls the tables of a Qwen3."""
+
 ALLOWED = "a folder that `save_pretrained` wrote, of a causal LM whose layers are at `model.layers` (Qwen3, Llama, …)"
 
 
@@ -34,39 +38,60 @@ def load_target_config(preset: Preset, cache: Path) -> Any:
     Raises:
         UsageError: The preset's folder holds no model that can be a target.
     """
-    if preset.target.source == "random":
+    if preset.target.is_random:
         return _random_config(preset)
     return _folder_skeleton(_folder(preset, cache))[0]
 
 
-def load_target(preset: Preset, cache: Path) -> nn.Module:
+def load_target(preset: Preset, cache: Path, *, device: torch.device | None = None) -> nn.Module:
     """
-    The preset's target on the CPU, frozen, in eval mode, in the type it was saved in; a random one is float32.
+    The preset's target, frozen, in eval mode, in the type it was saved in; a random one has the type of its source.
+
+    Args:
+        preset: Its `target` says which.
+        cache: Where a converted model is kept.
+        device: Where it is to be; None: the CPU. A `random-bf16` one is drawn there, and is the same in every process
+            on devices of one kind: Qwen3-8B takes seconds on a GPU, minutes and 32 GB as float32 on a CPU.
 
     Raises:
         UsageError: The preset's folder holds no model that can be a target, or not all of its weights.
     """
-    if preset.target.source == "random":
+    device = device or torch.device("cpu")
+    if preset.target.source == "random-bf16":
+        model = _drawn_model(_random_config(preset), device)
+    elif preset.target.is_random:
         model = _random_model(_random_config(preset))
     else:
         model = _folder_model(_folder(preset, cache))
-    return model.requires_grad_(requires_grad=False).eval()
+    return model.to(device).requires_grad_(requires_grad=False).eval()
 
 
-def load_tables(preset: Preset, cache: Path) -> tuple[Any, Tensor, Tensor]:
+def load_tables(preset: Preset, cache: Path, *, device: torch.device | None = None) -> tuple[Any, Tensor, Tensor]:
     """
     What a drafter needs of the target: its config, and the embedding and output head that `load_target` would have.
 
     Of a saved model only these tensors are read: of Qwen3-8B 2.5 GB instead of 16, in every drafter of a host at once.
 
+    Args:
+        preset: As for `load_target`.
+        cache: As for `load_target`.
+        device: Where `load_target` was asked for the model: a `random-bf16` one differs between kinds of devices.
+
     Returns:
-        `config, embedding_VD, head_VD`, on the CPU, in the type they were saved in; one tensor twice where they are
-        tied.
+        `config, embedding_VD, head_VD`, a `random-bf16` one's on the device, others on the CPU, in the type they were
+        saved in; one tensor twice where they are tied.
 
     Raises:
         UsageError: As `load_target`.
     """
-    if preset.target.source != "random":
+    if preset.target.source == "random-bf16":
+        config = _random_config(preset)
+        shape = (config.vocab_size, config.hidden_size)
+        embedding_VD, head_VD = (
+            _draw(name, shape, config, device or torch.device("cpu")) for name in (EMBEDDING, HEAD)
+        )
+        return config, embedding_VD, head_VD
+    if not preset.target.is_random:
         folder = _folder(preset, cache)
         config, skeleton = _folder_skeleton(folder)
         tables = _read_tables(folder, config, skeleton)
@@ -162,6 +187,30 @@ def _random_model(config: Any) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(TARGET_SEED)
         return Qwen3ForCausalLM(config)
+
+
+def _drawn_model(config: Any, device: torch.device) -> nn.Module:
+    from transformers import Qwen3ForCausalLM
+
+    with torch.device("meta"):
+        model = Qwen3ForCausalLM(config)
+    names = model.state_dict()
+    model.load_state_dict({name: _draw(name, names[name].shape, config, device) for name in names}, assign=True)
+    # Rotary frequencies are in no state, and on the meta device they have no values.
+    with device:
+        model.model.rotary_emb = type(model.model.rotary_emb)(config)
+    drawn: nn.Module = model
+    return drawn
+
+
+def _draw(name: str, shape: Sequence[int], config: Any, device: torch.device) -> Tensor:
+    """A weight of a `random-bf16` target. Its name is part of the seed, so that a drafter draws its tables alone."""
+    if len(shape) == 1:
+        return torch.ones(shape, dtype=torch.bfloat16, device=device)
+    number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest())
+    generator = torch.Generator(device).manual_seed(TARGET_SEED + number)
+    weight = torch.empty(shape, dtype=torch.bfloat16, device=device)
+    return weight.normal_(std=config.initializer_range, generator=generator)
 
 
 def _folder(preset: Preset, cache: Path) -> Path:

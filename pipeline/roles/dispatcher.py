@@ -23,6 +23,9 @@ from pipeline.log_output import say
 from pipeline.toggles import hot_changes
 from pipeline.transport.messages import Order, WorkItem
 
+TARGET_TOGGLES = ("early-exit", "compile-target", "packed-target")
+"""Those that a target reads from its work."""
+
 LOOK_S = 0.25
 """How often a dispatcher that waits for a target looks for signals and dead workers."""
 
@@ -161,11 +164,12 @@ class Dispatcher:
             return command
         planted = (BRAKE_TOGGLE,) if BRAKE in self._toggles else ()
         values, refused = hot_changes(command.detail["values"], has_cuda=self._config.device == "cuda", planted=planted)
-        early_exit = self._toggles["early-exit"]
-        if self._config.host.num_hosts > 1 and values.get("early-exit", early_exit) != early_exit:
+        if self._config.host.num_hosts > 1:
             # Drafters agree over all hosts; targets are told with their work, by their own host's dispatcher.
-            del values["early-exit"]
-            refused["early-exit"] = "on several hosts it needs a new start: a command reaches the first host's targets"
+            for name in TARGET_TOGGLES:
+                if values.get(name, self._toggles[name]) != self._toggles[name]:
+                    del values[name]
+                    refused[name] = "on several hosts it needs a new start: a command reaches the first host's targets"
         self._toggles.update(values)
         return replace(command, detail={**command.detail, "values": values, "refused": refused})
 
@@ -212,6 +216,8 @@ class Dispatcher:
             loss_mask_BS=batch.loss_mask_BS.numpy(),
             lengths=tuple(batch.lengths_B.tolist()),
             early_exit=bool(self._toggles["early-exit"]),
+            compiled=bool(self._toggles["compile-target"]),
+            packed=bool(self._toggles["packed-target"]),
         )
 
     def _end_step(self, step: int, items: list[WorkItem]) -> None:

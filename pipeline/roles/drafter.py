@@ -59,7 +59,7 @@ def run_drafter(seat: WorkerSeat, emitter: Emitter) -> None:
 
 def _load(seat: WorkerSeat, emitter: Emitter, peers: Peers) -> tuple[DrafterStep, Saver]:
     config = seat.config
-    target, embedding_VD, head_VD = load_tables(config.preset, config.cache)
+    target, embedding_VD, head_VD = load_tables(config.preset, config.cache, device=seat.device)
     text, layer_ids = target.get_text_config(), target_layer_ids(config.preset, target)
     facts = ModelFacts(
         shape=drafter_shape(target, num_layers=len(config.preset.drafter.layer_types), num_taps=len(layer_ids)),

@@ -1,9 +1,9 @@
 """
 How a message's tensors get from the target's process to the drafter's device: one small port, three ways.
 
-A queue's pipe carries only what pickling makes of a tensor. `shared` and `device` make that a handle: torch shares a
-CPU tensor's memory, or a CUDA tensor's allocation, between processes. `pinned` is for GPUs that cannot read each
-other's memory: the states go through the host.
+A queue's pipe carries only what pickling makes of a tensor. `shared` makes that a handle: torch shares a CPU tensor's
+memory between processes. `device` lends a buffer on the target's device that the drafter maps once. `pinned` is for
+GPUs that cannot read each other's memory: the states go through the host.
 
 Choices: `shared` on the CPU; on CUDA `device` where every drafter's GPU can read every target's, else `pinned`.
 """
@@ -19,14 +19,15 @@ import torch
 from torch import Tensor
 
 from pipeline.topology import Topology
+from pipeline.transport.loans import Borrower, CudaFence, Lender, Loan, MakeFence
 from pipeline.transport.messages import HiddenStates
 
 
 class Carrier(Protocol):
     """Moves one message's tensors; stateless but for buffers of its own."""
 
-    def pack(self, message: HiddenStates) -> HiddenStates:
-        """In the target: the message in the form in which it is pickled. The caller may reuse what it gave."""
+    def pack(self, message: HiddenStates, *, receiver: int = 0) -> HiddenStates:
+        """In the target: the message for a drafter as it is pickled. The caller may reuse what it gave."""
         ...
 
     def unpack(self, message: HiddenStates, device: torch.device) -> HiddenStates:
@@ -37,8 +38,9 @@ class Carrier(Protocol):
 class SharedCarrier:
     """CPU: the tensors' memory is shared between processes."""
 
-    def pack(self, message: HiddenStates) -> HiddenStates:
+    def pack(self, message: HiddenStates, *, receiver: int = 0) -> HiddenStates:
         """Move the tensors into shared memory here, where it is timed, and not while they are pickled."""
+        del receiver
         return _map_tensors(message, Tensor.share_memory_)
 
     def unpack(self, message: HiddenStates, device: torch.device) -> HiddenStates:
@@ -48,14 +50,31 @@ class SharedCarrier:
 
 
 class DeviceCarrier:
-    """CUDA: the drafter maps the target's allocation and copies from it, device to device where they differ."""
+    """CUDA: the drafter copies from buffers of the target that it has mapped for good; neither side waits."""
 
-    def pack(self, message: HiddenStates) -> HiddenStates:
-        """CUDA tensors are pickled as handles with an event that orders the reader; host tensors are shared."""
+    def __init__(self, make_fence: MakeFence = CudaFence) -> None:
+        self._make_fence = make_fence
+        self._lenders: dict[int, Lender] = {}
+        self._borrower = Borrower(make_fence)
+
+    @property
+    def num_buffers(self) -> int:
+        """That this target has for all drafters."""
+        return sum(lender.num_buffers for lender in self._lenders.values())
+
+    def pack(self, message: HiddenStates, *, receiver: int = 0) -> HiddenStates:
+        """A loan instead of the states; where none is to be had, torch's own handles. Host tensors are shared."""
+        lender = self._lenders.setdefault(receiver, Lender(self._make_fence))
+        loan = lender.lend(message.hidden_TF, message.checksum)
+        if loan is not None:
+            message = replace(message, hidden_TF=loan, checksum=loan)
         return _map_tensors(message, lambda tensor: tensor if tensor.is_cuda else tensor.share_memory_())
 
     def unpack(self, message: HiddenStates, device: torch.device) -> HiddenStates:
-        """One copy where the devices differ, none where they are the same."""
+        """A copy on the drafter's device."""
+        if isinstance(message.hidden_TF, Loan):
+            hidden_TF, checksum = self._borrower.take(message.hidden_TF, device)
+            return replace(message, hidden_TF=hidden_TF, checksum=checksum)
         return replace(
             message,
             hidden_TF=message.hidden_TF.to(device, non_blocking=True),
@@ -66,8 +85,9 @@ class DeviceCarrier:
 class PinnedCarrier:
     """CUDA without peer access: device to pinned host memory, through shared memory, pinned again, to the device."""
 
-    def pack(self, message: HiddenStates) -> HiddenStates:
+    def pack(self, message: HiddenStates, *, receiver: int = 0) -> HiddenStates:
         """Waits for the copy: what is pickled must be whole."""
+        del receiver
         return _map_tensors(message, _to_shared_host)
 
     def unpack(self, message: HiddenStates, device: torch.device) -> HiddenStates:
@@ -106,10 +126,6 @@ def _to_shared_host(tensor: Tensor) -> Tensor:
 
 
 def _map_tensors(message: HiddenStates, change: Callable[[Tensor], Tensor]) -> HiddenStates:
-    return replace(
-        message,
-        hidden_TF=change(message.hidden_TF),
-        checksum=change(message.checksum),
-        input_ids_T=change(message.input_ids_T),
-        loss_mask_T=change(message.loss_mask_T),
-    )
+    names = ("hidden_TF", "checksum", "input_ids_T", "loss_mask_T")
+    tensors = {name: getattr(message, name) for name in names}
+    return replace(message, **{name: change(x) for name, x in tensors.items() if isinstance(x, Tensor)})

@@ -29,6 +29,10 @@ class WorkItem:
     lengths: tuple[int, ...]
     early_exit: bool = False
     """Toggle `early-exit`, as it was when the work was given out."""
+    compiled: bool = False
+    """Toggle `compile-target`, likewise."""
+    packed: bool = False
+    """Toggle `packed-target`, likewise."""
 
     @property
     def num_tokens(self) -> int:
@@ -37,8 +41,8 @@ class WorkItem:
 
     @property
     def num_padding_tokens(self) -> int:
-        """Padding that the target computes on."""
-        return int(self.input_ids_BS.size) - self.num_tokens
+        """Padding that a target computes on which honours `packed`."""
+        return (self.padded_row if self.packed else int(self.input_ids_BS.size)) - self.num_tokens
 
     @property
     def padded_row(self) -> int:
@@ -53,7 +57,7 @@ class HiddenStates:
     step: int
     part: int = 0
     hidden_TF: Tensor
-    """Tapped hidden states."""
+    """Tapped hidden states. On their way, this and the next may be what a carrier made of them."""
     checksum: Tensor
     """`bit_sum` of the states as the target computed them, before they were packed."""
     input_ids_T: Tensor

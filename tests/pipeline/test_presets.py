@@ -19,7 +19,7 @@ def test_every_sample_fits_a_bucket_and_the_budget(name: str) -> None:
 
 
 def test_the_vocabulary_of_every_random_target_is_known() -> None:
-    targets = [preset.target for preset in PRESETS.values() if preset.target.source == "random"]
+    targets = [preset.target for preset in PRESETS.values() if preset.target.is_random]
 
     assert targets
     assert all(target.vocab_size > 0 for target in targets)

@@ -44,6 +44,9 @@ TRACES = {
     "docids": Trace("drafter-0", "anchors", "document_ids_by_position", "document_ids"),
     "analytic-mask": Trace("drafter-0", "mask", "evaluated", "analytic"),
     "early-exit": Trace("target-0", "forward", "layers: 6", "layers: 4"),
+    "compile-target": Trace("target-0", "forward", "eager", "compiled"),
+    "packed-target": Trace("target-0", "forward", "padded", "packed"),
+    "compile-drafter": Trace("drafter-0", "forward", "plain layers", "compiled layers"),
     "fused-loss": Trace("drafter-0", "loss", "dflash_loss", "fused_dflash_loss"),
 }
 DEFAULTS = {toggle.name: toggle.default for toggle in REGISTRY}
@@ -51,7 +54,7 @@ NOT_HERE = not_applied({toggle.name: toggle.on for toggle in REGISTRY}, has_cuda
 """With the reason: those that need CUDA, and `compile` where there is no compiler."""
 EVERYTHING = ",".join(("all", *(f"-{name}" for name in NOT_HERE)))
 HERE = [toggle for toggle in REGISTRY if toggle.name not in NOT_HERE]
-# Last the one that would have what comes after it compile once more, and the depth that makes `early-exit` late.
+# Last the one that would have what comes after it compile once more, and the depth that makes target's toggles late.
 HOT = sorted((toggle for toggle in HERE if toggle.hot), key=lambda toggle: ("compile", "queue").count(toggle.name))
 
 
@@ -139,7 +142,7 @@ def test_a_hot_toggle_changes_the_way_at_the_acknowledged_step(train: Train, run
             assert goes(before, was)
             assert goes(after, becomes)
             # The work that is under way in the queue, the target and the dispatcher was given out before.
-            assert step <= begins <= step + (LATEST_WORK if name == "early-exit" else 0)
+            assert step <= begins <= step + (LATEST_WORK if TRACES[name].worker == "target-0" else 0)
 
 
 def test_phases_have_the_same_names_whatever_the_toggles_are(run_of: Callable[[str], Any]) -> None:

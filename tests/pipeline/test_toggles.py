@@ -22,16 +22,18 @@ def values(expression: str) -> ToggleValues:
 
 def test_all_is_honoured_where_there_is_a_compiler_and_a_gpu() -> None:
     assert {} == not_applied(values("all"), has_cuda=True, which=everything)
-    assert ["expandable", "prealloc"] == list(not_applied(values("all"), has_cuda=False, which=everything))
+    assert ["expandable", "prealloc", "compile-target", "compile-drafter"] == list(
+        not_applied(values("all"), has_cuda=False, which=everything)
+    )
 
 
 def test_compile_is_refused_with_the_remedy_where_there_is_none() -> None:
-    asked = values("all,-expandable,-prealloc")
+    asked = values("all,-expandable,-prealloc,-compile-target,-compile-drafter")
     refused = not_applied(asked, has_cuda=False, which=nothing)
 
     assert ["compile"] == list(refused)
     assert "apt-get install g++" in refused["compile"]
-    assert {**asked, "compile": False} == honoured(asked, refused)
+    assert asked | dict.fromkeys(refused, False) == honoured(asked, refused)
 
 
 def test_cuda_brings_its_own_compiler() -> None:

@@ -78,7 +78,7 @@ def test_an_unknown_source_names_the_known_ones(tmp_path: Path) -> None:
         open_samples(replace(TINY, data=replace(TINY.data, source="stdlb")), cache=tmp_path)
 
     assert caught.value.what == "unknown data source 'stdlb' (did you mean 'stdlib'?)"
-    assert caught.value.allowed == "stdlib, dialogues, file"
+    assert caught.value.allowed == "stdlib, dialogues, synthetic, file"
 
 
 def left_behind(cache: Path) -> list[Path]:

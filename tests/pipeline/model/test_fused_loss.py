@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pipeline.model.fused_loss import CPU_CHUNK_BYTES, fused_dflash_loss
+from pipeline.model.fused_loss import CPU_CHUNK_BYTES, chunk_slots, fused_dflash_loss
 from pipeline.model.loss import LossParts, Targets, dflash_loss
+from pipeline.model.scoring import Score, score_at_once, score_stepwise
 
 BLOCK, NUM_BLOCKS, WIDTH, VOCAB = 4, 6, 8, 50
 ROW_BYTES = 4 * VOCAB
@@ -31,7 +32,7 @@ def inputs(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return final_QD, torch.randn(VOCAB, WIDTH, generator=generator).to(dtype)
 
 
-def differentiate(loss: Any, dtype: torch.dtype, targets: Targets, **options: int) -> tuple[LossParts, Tensor]:
+def differentiate(loss: Any, dtype: torch.dtype, targets: Targets, **options: Any) -> tuple[LossParts, Tensor]:
     final_QD, head_VD = inputs(dtype)
     parts = loss(final_QD, head_VD, targets, block_size=BLOCK, total_weight=targets.weight * 3, **options)
     # Not 1: the gradient that arrives has to be passed on.
@@ -41,10 +42,13 @@ def differentiate(loss: Any, dtype: torch.dtype, targets: Targets, **options: in
 
 
 @pytest.mark.parametrize("num_rows", [1, 5, 18, 1000])
+@pytest.mark.parametrize("score", [score_stepwise, score_at_once])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_value_gradient_and_counts_are_the_plain_ones(dtype: torch.dtype, num_rows: int, targets: Targets) -> None:
+def test_value_gradient_and_counts_are_the_plain_ones(
+    dtype: torch.dtype, score: Score, num_rows: int, targets: Targets
+) -> None:
     plain, plain_grad = differentiate(dflash_loss, dtype, targets)
-    fused, fused_grad = differentiate(fused_dflash_loss, dtype, targets, chunk_bytes=num_rows * ROW_BYTES)
+    fused, fused_grad = differentiate(fused_dflash_loss, dtype, targets, chunk_bytes=num_rows * ROW_BYTES, score=score)
 
     assert float(plain.loss.detach()) == pytest.approx(float(fused.loss.detach()), rel=1e-5)
     assert float((fused_grad - plain_grad).norm() / plain_grad.norm()) < 1e-5
@@ -156,6 +160,13 @@ def test_left_to_itself_a_cpu_scores_as_many_slots_at_a_time_as_its_cache_holds(
 
     assert 2 == shapes.num_products
     assert num_slots * len(head_VD) == shapes.largest
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "num_slots"), [(1, 1), (1023 * 200, 1023), (1024 * 200, 1024), (2047 * 200, 1024), (4100 * 200, 4096)]
+)
+def test_large_chunks_are_whole_waves(num_bytes: int, num_slots: int) -> None:
+    assert num_slots == chunk_slots(num_bytes, 50)
 
 
 def test_without_a_gradient_to_compute_only_the_logits_are_multiplied(targets: Targets) -> None:

@@ -24,7 +24,7 @@ from flashprof.emit import connect
 from pipeline.config import HostPlace, TrainConfig
 from pipeline.data.batches import BatchPlan, batches_from
 from pipeline.presets import TINY
-from pipeline.roles.dispatcher import Dispatcher, Lines
+from pipeline.roles.dispatcher import TARGET_TOGGLES, Dispatcher, Lines
 from pipeline.topology import Topology
 from pipeline.transport.messages import Order, WorkItem
 
@@ -315,18 +315,18 @@ def test_only_the_first_host_reads_commands(build: Build) -> None:
 
 def test_toggles_that_cannot_be_set_are_left_out_with_the_reason(build: Build) -> None:
     stage = build(topology="1+2", num_steps=2)
-    stage.control.send(CommandName.SET_TOGGLES, values={"swa": True, "warmup": True, "queue": 0, "early-exit": True})
+    stage.control.send(CommandName.SET_TOGGLES, values={"swa": True, "warmup": True, "queue": 0, "packed-target": True})
     stage.control.send(CommandName.WINDOW_START, label="a", kind="measure")
 
     stage.run()
     (order,) = stage.received_orders()
     first, second = (command.detail for command in order.commands)
 
-    assert {"swa": True, "early-exit": True} == first["values"]
+    assert {"swa": True, "packed-target": True} == first["values"]
     assert {"warmup", "queue"} == set(first["refused"])
     assert {"label": "a", "kind": "measure"} == second
     # Targets are told with their work; the first item was made before the command was read.
-    assert [True] * 3 == [item.early_exit for item in stage.items[1:]]
+    assert [(False, False, True)] * 3 == [(item.early_exit, item.compiled, item.packed) for item in stage.items[1:]]
 
 
 def test_an_acknowledged_switch_repeats_what_the_command_said_of_its_block(build: Build) -> None:
@@ -353,16 +353,16 @@ def test_only_a_run_with_the_planted_brake_obeys_it(build: Build, planted: Toggl
 
 @pytest.mark.parametrize("value", [True, False])
 def test_targets_of_several_hosts_are_not_changed_on_the_first_alone(build: Build, value: bool) -> None:
-    stage = build(num_steps=2, host=HostPlace(num_hosts=2))
-    stage.control.send(CommandName.SET_TOGGLES, values={"swa": True, "early-exit": value})
+    stage, asked = build(num_steps=2, host=HostPlace(num_hosts=2)), dict.fromkeys(TARGET_TOGGLES, value)
+    stage.control.send(CommandName.SET_TOGGLES, values={"swa": True} | asked)
 
     stage.run()
     (order,) = stage.received_orders()
 
     # As it is already, it is not refused.
-    assert ({"early-exit"} if value else set()) == set(order.commands[0].detail["refused"])
-    assert ({"swa": True} if value else {"swa": True, "early-exit": False}) == order.commands[0].detail["values"]
-    assert [False] * 2 == [item.early_exit for item in stage.items]
+    assert (set(asked) if value else set()) == set(order.commands[0].detail["refused"])
+    assert {"swa": True} | ({} if value else asked) == order.commands[0].detail["values"]
+    assert [(False, False, False)] * 2 == [(item.early_exit, item.compiled, item.packed) for item in stage.items]
 
 
 def test_work_for_a_target_that_died_after_asking_goes_to_another(build: Build) -> None:

@@ -15,7 +15,7 @@ from pipeline.transport.messages import HiddenStates
 LENGTHS = (100, 60)
 
 
-def make(expression: str) -> Row:
+def make(expression: str, whole_row: int = 1) -> Row:
     hidden_TF = torch.randn(256, 8, generator=torch.Generator().manual_seed(0))
     item = HiddenStates(
         step=0,
@@ -26,7 +26,7 @@ def make(expression: str) -> Row:
         lengths=LENGTHS,
         num_padding_tokens=0,
     )
-    layout = RowLayout(TINY.drafter, 2, torch.device("cpu"))
+    layout = RowLayout(TINY.drafter, 2, torch.device("cpu"), whole_row=whole_row)
     return layout.make(item, parse_toggles(expression, REGISTRY), torch.Generator().manual_seed(1))
 
 
@@ -63,3 +63,17 @@ def test_every_way_to_lay_out_gives_the_same_row(expression: str) -> None:
 def test_a_row_says_what_laid_it_out() -> None:
     assert "document_ids_by_position, PinEach" == make("none").way
     assert "document_ids, Preallocated" == make("docids,prealloc").way
+
+
+@pytest.mark.parametrize(("whole_row", "room"), [(1, 0), (128, 0), (300, 44), (200, 144)])
+def test_tables_of_compiled_layers_have_room_for_a_whole_row(whole_row: int, room: int) -> None:
+    plain, row = make("none", whole_row), make("compile-drafter", whole_row)
+    num_context = plain.document_T.numel()
+
+    assert 256 == num_context
+    assert [-1] * room == row.document_T[num_context:].tolist()
+    assert torch.equal(plain.document_T, row.document_T[:num_context])
+    assert torch.equal(plain.position_K[:num_context], row.position_K[:num_context])
+    assert torch.equal(plain.position_K[num_context:], row.position_K[num_context + room :])
+    assert torch.equal(plain.anchor_A, row.anchor_A)
+    assert torch.equal(plain.targets.label_N, row.targets.label_N)

@@ -19,6 +19,7 @@ from pipeline.model.drafter import Drafter, DrafterShape
 from pipeline.model.tables import FrozenTables
 from pipeline.presets import TINY, Preset
 from pipeline.toggles import REGISTRY
+from pipeline.train.evidence import compilations
 from pipeline.train.optimizer import make_optimizer
 from pipeline.train.peers import Peers
 from pipeline.train.step import DrafterStep, Learner, StepInput, StepResult
@@ -218,10 +219,11 @@ def test_phases_keep_their_names_and_the_ways_are_marked_at_the_step_that_change
     assert [
         (0, "anchors", "document_ids_by_position, PinEach"),
         (0, "mask", "evaluated, eager, masks: 2"),
+        (0, "forward", "plain layers"),
         (0, "loss", "dflash_loss"),
         (0, "clip", "clip_by_host"),
         (2, "mask", "evaluated, eager, masks: 1"),
-        (2, "loss", "fused_dflash_loss"),
+        (2, "loss", "fused_dflash_loss, stepwise score"),
         (3, "clip", "clip_on_device"),
     ] == [(way["step"], way["phase"], way["way"]) for way in ways]
 
@@ -247,3 +249,50 @@ def test_steps_on_cuda_agree_with_steps_on_the_cpu(drafter: Drafter, tmp_path: P
 
     # bfloat16 products under autocast against float32.
     assert expected == pytest.approx(losses(results), rel=0.02)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("expression", ["compile-drafter", "compile,analytic-mask,fused-loss,compile-drafter"])
+def test_compiled_steps_on_cuda_agree_with_plain_ones(drafter: Drafter, tmp_path: Path, expression: str) -> None:
+    expected = losses(train(copy.deepcopy(drafter), tmp_path, "none", "cuda"))
+
+    assert expected == pytest.approx(losses(train(drafter, tmp_path, expression, "cuda")), rel=5e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore")
+def test_a_step_never_waits_for_the_device_and_compiles_nothing_behind_the_first(
+    drafter: Drafter, tmp_path: Path
+) -> None:
+    expression = "compile,analytic-mask,grad-norm,docids,prealloc,fused-loss,compile-drafter"
+    step = trainer(drafter.to("cuda"), tmp_path, "cuda")
+    items = [on("cuda", item(at)) for at in range(2)] + [on("cuda", shorter(2))]
+    step.run(items[:1], given(0, expression))
+    before = list(compilations())
+
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        results = [step.run([sent], given(at, expression)) for at, sent in enumerate(items)]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+    assert all(loss > 0 for loss in losses(results))
+    assert [] == [one.co_name for one in compilations() if all(one is not old for old in before)]
+
+
+def shorter(step: int) -> HiddenStates:
+    """A row of another length."""
+    whole = item(step)
+    hidden_TF = whole.hidden_TF[:96]
+    return replace(
+        whole,
+        hidden_TF=hidden_TF,
+        checksum=bit_sum(hidden_TF),
+        input_ids_T=whole.input_ids_T[:96],
+        loss_mask_T=torch.arange(96) < 90,
+        lengths=(50, 40),
+    )

@@ -11,7 +11,7 @@ import torch
 import torch.multiprocessing
 
 from pipeline.topology import Topology
-from pipeline.transport.carriers import CARRIERS, choose_carrier
+from pipeline.transport.carriers import CARRIERS, Carrier, DeviceCarrier, choose_carrier
 from pipeline.transport.messages import HiddenStates
 
 CONTEXT = torch.multiprocessing.get_context("spawn")
@@ -51,7 +51,11 @@ def _receive(name: str, device: str, pipe: Any) -> None:
     """In the drafter's place: say what came, as plain numbers, in the order it came."""
     carrier = CARRIERS[name]()
     while (sent := pipe.recv()) is not None:
+        if name == "device":
+            torch.cuda.set_sync_debug_mode("error")
         got = carrier.unpack(sent, torch.device(device))
+        if name == "device":
+            torch.cuda.set_sync_debug_mode("default")
         where = str(got.hidden_TF.device)
         facts = (got.step, got.part, got.lengths, got.num_padding_tokens, got.target_wait_s)
         tensors = (got.hidden_TF, got.checksum, got.input_ids_T, got.loss_mask_T)
@@ -62,13 +66,13 @@ def _receive(name: str, device: str, pipe: Any) -> None:
 class Line:
     """A carrier with a process at its other end."""
 
-    name: str
+    carrier: Carrier
     source: str
     target: str
     pipe: Any
 
     def carry(self, sent: HiddenStates) -> HiddenStates:
-        packed = CARRIERS[self.name]().pack(sent)
+        packed = self.carrier.pack(sent)
         self.pipe.send(packed)
         return packed
 
@@ -84,7 +88,7 @@ def line(request: pytest.FixtureRequest) -> Iterator[Line]:
     process = CONTEXT.Process(target=_receive, args=(name, target, theirs), daemon=True)
     process.start()
     theirs.close()
-    yield Line(name, source, target, ours)
+    yield Line(CARRIERS[name](), source, target, ours)
     ours.send(None)
     process.join(WAIT_S)
 
@@ -107,7 +111,7 @@ def test_every_bit_and_every_fact_arrives(line: Line, dtype: torch.dtype) -> Non
 
 @pytest.mark.slow
 def test_messages_that_were_sent_before_the_first_was_read_are_all_whole(line: Line) -> None:
-    # The sender holds on to none of them: what is under way must keep itself alive.
+    # The sender holds on to none of them: what is under way must keep itself alive, or the carrier must.
     wanted = []
     for step in range(6):
         sent = message(step, torch.float32, line.source)
@@ -133,5 +137,52 @@ def test_work_that_is_still_running_when_it_is_packed_arrives_finished(line: Lin
     assert expected(late, line.target) == arrived
 
 
+@pytest.mark.slow
+def test_messages_one_after_the_other_arrive_and_share_what_carries_them(line: Line) -> None:
+    num_before = line.carrier.num_buffers if isinstance(line.carrier, DeviceCarrier) else 0
+    for step in range(10, 18):
+        sent = message(step, torch.bfloat16, line.source)
+        line.carry(sent)
+
+        assert expected(sent, line.target) == line.answer()
+    if isinstance(line.carrier, DeviceCarrier):
+        assert line.carrier.num_buffers <= num_before + 1
+
+
 def test_on_a_cpu_memory_is_shared() -> None:
     assert "shared" == choose_carrier(Topology(5, 3), "cpu")
+
+
+class NoEvents:
+    """In place of CUDA's events: on a CPU all work is done when it is given."""
+
+    def __init__(self, device: torch.device, handle: bytes | None = None) -> None:
+        self.name = handle or str(device).encode()
+
+    def record(self) -> None:
+        """Nothing is under way."""
+
+    def wait(self) -> None:
+        """Nothing is under way."""
+
+    def is_past(self) -> bool:
+        return True
+
+    def handle(self) -> bytes:
+        return self.name
+
+
+def test_the_device_carrier_lends_to_each_drafter_from_buffers_of_its_own() -> None:
+    target, drafters = DeviceCarrier(NoEvents), [DeviceCarrier(NoEvents), DeviceCarrier(NoEvents)]
+    cpu = torch.device("cpu")
+    openings = []
+    for step in range(6):
+        sent = message(step, torch.float32, "cpu")
+        on_its_way = target.pack(sent, receiver=step % 2)
+        openings.append(on_its_way.hidden_TF.opening is not None)
+        got = drafters[step % 2].unpack(on_its_way, cpu)
+
+        assert torch.equal(sent.hidden_TF, got.hidden_TF)
+        assert torch.equal(sent.checksum, got.checksum)
+        assert sent.lengths == got.lengths
+    assert [True, True, False, False, False, False] == openings

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -264,5 +265,6 @@ def test_a_packed_row_holds_all_tokens_and_is_whole_blocks(lengths: list[int]) -
 
     assert sum(lengths) == item.num_tokens
     assert len(lengths) * max(lengths) == item.num_tokens + item.num_padding_tokens
+    assert item.padded_row == item.num_tokens + replace(item, packed=True).num_padding_tokens
     assert 0 == item.padded_row % 128
     assert 0 <= item.padded_row - item.num_tokens < 128

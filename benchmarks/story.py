@@ -1,0 +1,259 @@
+"""
+The story that FlashProf was made for, told on a GPU: `python -m benchmarks.story measure --out DIR`, nine minutes of
+one H200.
+
+What the cell `none` costs against `all` (`flashprof compare`, switched in one launch), what each toggle brings alone
+and is missed when left out (one more launch, `benchmarks.story_cells`), and what `flashprof bisect --good all --bad
+none` names. Two more parts, `--only run_all,run_none`, launch both ends with samplers, for phase tables and a
+differential flamegraph; they want a call of their own. Each part is a command with a limit: one that fails is a line
+of the report, and the others go on.
+
+    python -m benchmarks.story measure --out "$OUT"                                     the first call
+    python -m benchmarks.story measure --out "$OUT" --only run_all,run_none --seconds 300   the second
+    python -m benchmarks.story write --from DIR [--from DIR2]                            results file and docs/story.md
+    python -m benchmarks.story measure --tiny --out DIR --seconds 240                    a rehearsal
+
+One call is a screening: at half a second a step it holds a block or two of the comparison, most of the first round of
+the cells (36 visits of 18 steps, since each cell is new), and the beginning of the search. To decide, give the parts
+calls of their own, with `--seconds 560`: `--only compare,bisect`, then `--only cells`.
+
+Toggles that only a launch can set stay on in all cells: at 45 s a start, nine minutes hold no pairs of launches.
+
+What comes back: `cells.json`, `parts/` (what each command printed), `story.json`, `story.md`, and
+`story-reports.tgz`, all run folders without the copy of the emitter in each: about 0.3 MB a launch.
+
+Foretold for 8,192 tokens and 512 anchors a batch on an H200 (8,192 draft tokens; both models on one card): target 121
+TFLOP, 0.17 s at 700 TFLOP/s and 0.25 s as measured by hooks; drafter 81 TFLOP + its optimizer's 30 GB, 0.12 + 0.01 s,
+0.2 s as peers do it; so 0.45 s a step, 17K tok/s with `all`. `none` adds two evaluated masks (16K × 8K pairs each, 12
+ms), the logits of all slots (4 passes over 1.2 G numbers, 15 ms), document ids (8K objects, 3 ms), 4 synchronisations
+(the host cannot run ahead: 10 to 20 ms of launches), the target's last two layers and its head (8 %, 20 ms): 60 to 80
+ms, 13 to 15 %, of which the mask and the logits have a half.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.results_file import RESULTS, Goal, Measure, hardware, write_results
+from benchmarks.story_cells import machine_refuses
+from benchmarks.story_effects import Cell, CellEffect, CellReading, fit_effects, joint_costs
+from benchmarks.story_page import PAGE, make_page
+from benchmarks.story_parts import (
+    DEFAULT_PARTS,
+    WEIGHTS,
+    Workload,
+    pack_reports,
+    part_command,
+    read_part,
+    read_status,
+    run_parts,
+    share_time,
+)
+from pipeline.toggles import REGISTRY
+
+SECONDS = 520.0
+"""A call of the device machine may take 600 s; this leaves room for its start and the archive."""
+GPU_TRAIN = "--token-budget 8192 --anchors 512"
+"""Short steps: at the preset's 26,624 tokens a step takes 1.3 s, and nine minutes hold too few windows."""
+
+
+@click.group()
+def main() -> None:
+    """Measure the story, and write it down."""
+
+
+@main.command()
+@click.option("--out", required=True, type=click.Path(path_type=Path))
+@click.option("--only", default=",".join(DEFAULT_PARTS), show_default=True, help=f"Of {', '.join(WEIGHTS)}.")
+@click.option("--seconds", default=SECONDS, show_default=True, type=click.FloatRange(min=40))
+@click.option("--preset", default="qwen3-8b-random", show_default=True)
+@click.option("--topology", default="shared", show_default=True, help="On two GPUs: 1+1.")
+@click.option("--train", default=GPU_TRAIN, show_default=True, metavar="OPTIONS")
+@click.option("--set", "settings", multiple=True, metavar="SECTION.FIELD=VALUE")
+@click.option("--tiny", is_flag=True, help="The tiny preset, 1+1, on whatever is here: a rehearsal.")
+@click.option("--dry-run", is_flag=True, help="Print the commands; start nothing.")
+def measure(*, out: Path, only: str, seconds: float, tiny: bool, dry_run: bool, **given: Any) -> None:
+    """Run the parts within the time, and write what they found under DIR."""
+    names = [name.strip() for name in only.split(",")]
+    unknown = [name for name in names if name not in WEIGHTS]
+    if unknown:
+        raise click.UsageError(f"no such part: {unknown[0]}; parts are {', '.join(WEIGHTS)}")
+    if tiny:
+        given |= {"preset": "tiny", "topology": "1+1", "train": ""}
+    workload = _workload(given)
+    if dry_run:
+        for name, limit_s in share_time(names, seconds).items():
+            click.echo(" ".join(part_command(name, workload, limit_s, out)))
+        return
+    run_parts(names, workload, seconds, out)
+    found = collect([out])
+    (out / "story.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+    pack_reports(out)
+    for measured in to_measures(found):
+        click.echo(f"{measured}   {measured.note}")
+    (out / "story.md").write_text(make_page(found), encoding="utf-8")
+    for name, status in found["status"].items():
+        click.echo(f"{name}: status {status['status']} after {status['wall_s']:.0f} s {status['why']}")
+
+
+@main.command()
+@click.option("--from", "folders", multiple=True, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--measured-on", default="", help="The hardware, where it was not this machine: from story.json.")
+@click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
+@click.option("--page", default=PAGE, show_default=True, type=click.Path(path_type=Path))
+def write(*, folders: tuple[Path, ...], measured_on: str, results: Path, page: Path) -> None:
+    """Write the results file and the page, of what one or several calls have left; a later folder's part wins."""
+    found = collect(folders)
+    measures = to_measures(found)
+    if not measures:
+        raise click.ClickException("no part found anything: look at parts/*.err")
+    path = write_results("story", measures, found, folder=results, measured_on=measured_on or found["hardware"])
+    page.write_text(make_page(found), encoding="utf-8")
+    click.echo(f"written to {path} and {page}")
+
+
+def collect(folders: Sequence[Path]) -> dict[str, Any]:
+    """What the parts under *folders* found, as JSON: `hardware`, `status`, `compare`, `cells`, `bisect`, `runs`."""
+    found: dict[str, Any] = {"hardware": hardware(), "status": {}, "compare": None, "cells": None, "bisect": None}
+    found["runs"] = {}
+    readers: dict[str, Callable[[Any], Any]] = {
+        "compare": compare_facts,
+        "cells": cell_facts,
+        "bisect": bisect_facts,
+        "run_all": run_facts,
+        "run_none": run_facts,
+    }
+    for folder in folders:
+        found["status"] |= read_status(folder)
+        earlier = folder / "story.json"
+        if earlier.exists():
+            found["hardware"] = json.loads(earlier.read_text(encoding="utf-8"))["hardware"]
+        for name, read in readers.items():
+            document = read_part(name, folder)
+            if document is None:
+                continue
+            facts = read(document)
+            if name.startswith("run_"):
+                found["runs"][name.removeprefix("run_")] = facts
+            else:
+                found[name] = facts
+    return found
+
+
+def compare_facts(study: Mapping[str, Any]) -> dict[str, Any]:
+    """The change from good to bad, and where it lies."""
+    last = study["comparisons"][-1] if study["comparisons"] else None
+    place = study.get("localisation") or {"parts": [], "suspects": []}
+    return {
+        "good": study["base"],
+        "bad": study["candidate"],
+        "verdict": study["verdict"],
+        "reason": last["reason"] if last else "nothing was measured",
+        "base_tok_per_s": last["base_tok_per_s"] if last else None,
+        "effect": last["effect"] if last else None,
+        "num_blocks": last["num_blocks"] if last else 0,
+        "spent_s": study["spent_s"],
+        "parts": place["parts"],
+        "suspects": place["suspects"],
+        "failures": study["failures"],
+    }
+
+
+def cell_facts(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Effects of all cells, and of the pairs."""
+    cells = [Cell(**{**cell, "members": tuple(cell["members"])}) for cell in document["cells"]]
+    readings = [
+        CellReading(cell=one["cell"], round=one["round"], log_tok_per_s=one["log_tok_per_s"])
+        for one in document["readings"]
+        if one["counts"]
+    ]
+    effects: list[CellEffect] = fit_effects(cells, readings)
+    return {
+        "effects": [asdict(effect) for effect in effects],
+        "pairs": [list(pair) for pair in joint_costs(effects)],
+        "num_windows": len(document["readings"]),
+        "num_counted": len(readings),
+        "refused": document["refused"],
+        "outcome": document.get("outcome", "cut off"),
+        "readings": document["readings"],
+    }
+
+
+def bisect_facts(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What the search named, and how far it came."""
+    names = ("good", "bad", "verdict", "standing", "reason", "drop", "culprits", "beliefs", "proofs", "spent_s")
+    more = ("num_readings", "num_launches", "to_resolve_s", "failures", "cells")
+    return {name: result[name] for name in (*names, *more)}
+
+
+def run_facts(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Tok/s, lanes, and phases of an end that was launched with samplers."""
+    names = ("outcome", "tok_per_s", "sampling_cost", "lanes", "phases", "startup_s", "warmup", "notes")
+    return {name: summary[name] for name in names}
+
+
+def to_measures(found: Mapping[str, Any]) -> list[Measure]:
+    """The numbers, each with its interval; goals where the issue names one."""
+    measures = []
+    effect = (found["compare"] or {}).get("effect")
+    if effect:
+        measures.append(_share("story_drop", effect, "none against all, hot, one launch"))
+    for one in (found["cells"] or {"effects": []})["effects"]:
+        if one["members"]:
+            kind = "alone" if one["group"] == "none" else "left_out"
+            name = f"story_{'_'.join(one['members'])}_{kind}"
+            measures.append(_share(name, one["effect"], f"{100 * one['share']:.0f} % of the drop"))
+    search = found["bisect"]
+    if search:
+        causes = ", ".join(" × ".join(members) for members in search["culprits"]) or "nothing"
+        named = Measure(
+            name="story_bisect_proved",
+            value=float(search["verdict"] == "regression"),
+            unit="",
+            goal=Goal(low=1.0),
+            note=f"{search['verdict']}: {causes}; {search['num_readings']} windows, {search['spent_s']:.0f} s",
+        )
+        measures.append(named)
+    for name, run in found["runs"].items():
+        if run["sampling_cost"]:
+            cost = run["sampling_cost"]
+            note = f"95 %: {cost['low']:.2%} to {cost['high']:.2%}"
+            measures.append(
+                Measure(
+                    name=f"story_sampling_cost_{name}",
+                    value=cost["estimate"],
+                    unit="relative",
+                    goal=Goal(high=0.01),
+                    note=note,
+                )
+            )
+    return measures
+
+
+def _share(name: str, effect: Mapping[str, Any], note: str) -> Measure:
+    ends = [effect["low"], effect["high"]]
+    words = " to ".join("no bound" if end is None else f"{end:+.1%}" for end in ends)
+    return Measure(name=name, value=effect["estimate"], unit="relative", note=f"95 %: {words}; {note}")
+
+
+def _workload(given: Mapping[str, Any]) -> Workload:
+    refused = machine_refuses(REGISTRY)
+    cold = [toggle.name for toggle in REGISTRY if not toggle.hot and toggle.name not in refused]
+    return Workload(
+        preset=given["preset"],
+        topology=given["topology"],
+        train=given["train"],
+        settings=given["settings"],
+        good="all",
+        bad=",".join(("none", *cold)),
+    )
+
+
+if __name__ == "__main__":
+    main()
