@@ -214,12 +214,16 @@ def save_answer(answer: Answer, settings: Settings, folder: Path) -> None:
 
 def saved_answer(settings: Settings, folder: Path) -> Answer | None:
     """What an earlier call got under the same settings."""
+    kept = kept_answer(folder)
+    return kept[1] if kept is not None and kept[0] == settings else None
+
+
+def kept_answer(folder: Path) -> tuple[Settings, Answer] | None:
+    """What an earlier call got, and under which settings."""
     path = folder / "answer.json"
     if not path.exists():
         return None
     document = json.loads(path.read_text(encoding="utf-8"))
-    if document["settings"] != asdict(settings):
-        return None
     raw = document["answer"]
     read = {"expected": _sorted(raw["expected"]), "culprits": _sorted(raw["culprits"]), "frames": tuple(raw["frames"])}
-    return Answer(**{**raw, **read})
+    return Settings(**document["settings"]), Answer(**{**raw, **read})

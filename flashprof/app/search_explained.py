@@ -14,9 +14,9 @@ from flashprof.store.journal import EXPLAINED
 
 
 def explained(result: SearchResult, launches: SearchLaunches, known: Known) -> SearchResult:
-    """Launch the culprit's two cells with samplers, unless the user wants none, and localise."""
+    """Launch the culprit's two cells, or both ends, with samplers, unless the user wants none, and localise."""
     request = launches.request
-    if not result.culprits or result.is_interrupted:
+    if not _has_a_place(result) or result.is_interrupted:
         return result
     folder = launches.folder.parent
     notes: tuple[str, ...] = ()
@@ -28,11 +28,16 @@ def explained(result: SearchResult, launches: SearchLaunches, known: Known) -> S
 
 
 def localised(result: SearchResult, folder: Path, known: Known) -> SearchResult:
-    """From what was measured; the answer as it is where no culprit is named, or its launches have no events."""
-    if not result.culprits:
+    """From what was measured; the answer as it is where nothing fell, or the launches have no events."""
+    if not _has_a_place(result):
         return result
     cells = explained_cells(known.plan.space, result.culprits)
     names = (known.subjects.label(cells[0]), known.subjects.label(cells[1]))
     side = arms_of(known.plan.space, result.culprits, known.question.kind)
     found = localise_search(folder, cells, side, names=names, seed=known.plan.seed)
     return replace(result, localisation=found.localisation if found else None)
+
+
+def _has_a_place(result: SearchResult) -> bool:
+    """Whether there is something to localise: a named culprit, or a drop that is shown though nobody is named yet."""
+    return bool(result.culprits) or (result.drop is not None and result.drop.high < 0)

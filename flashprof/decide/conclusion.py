@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[float64]
 
+MIN_NAMED = 0.5
+"""A hypothesis that is less likely than not is told among the beliefs, and names nobody."""
 NUM_BELIEFS = 8
 MAX_POOLS = 32
 """Hypotheses that others may be added to, the likeliest ones: no other will ever lead."""
@@ -207,13 +209,14 @@ def seconds_left(state: SearchState, view: View, *, nats_per_s: float) -> float 
 def finish(state: SearchState, view: View | None, *, reason: str, to_resolve_s: float | None = None) -> Finish:
     """The answer as far as it is known; inconclusive, unless the caller replaces that."""
     leading = view.leading if view else None
+    named = leading if leading and leading.probability >= MIN_NAMED else None
     return Finish(
         verdict=Verdict.INCONCLUSIVE,
         standing=Standing.SCREENED,
         reason=reason,
         drop=_drop(state, view) if view else None,
-        culprits=leading.culprits if leading else (),
-        gains=leading.gains if leading else (),
+        culprits=named.culprits if named else (),
+        gains=named.gains if named else (),
         beliefs=beliefs(state, view),
         proofs=_proofs(state, view) if view else (),
         to_resolve_s=to_resolve_s,

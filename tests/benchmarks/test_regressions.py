@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.regressions.__main__ import main
 from benchmarks.regressions.case import Case, Edit, PlantedCommit, Role, case_names, load_case
 from benchmarks.regressions.check import compare, line
 from benchmarks.regressions.history import Commit, make_history, plan_history
@@ -287,6 +289,21 @@ def test_an_answer_is_kept_for_the_same_settings_only(tmp_path: Path) -> None:
     assert answer == saved_answer(chosen, tmp_path)
     assert saved_answer(replace(chosen, seed=1), tmp_path) is None
     assert saved_answer(chosen, tmp_path / "other") is None
+
+
+def test_answers_of_unlike_settings_are_judged_together(tmp_path: Path) -> None:
+    name, other = case_names()[:2]
+    for number, case in enumerate((name, other)):
+        answer = judge(load_case(case), QUESTION, 1, found("regression", [["b" * 40]], [["b" * 40]]), 2.0)
+        (tmp_path / "out" / case).mkdir(parents=True)
+        save_answer(answer, Settings(num_commits=64, budget_s=100.0 * number, seed=0), tmp_path / "out" / case)
+    asked = ["--kept", "--out", str(tmp_path / "out"), "--results", str(tmp_path)]
+    done = CliRunner().invoke(main, asked, catch_exceptions=False)
+    (path,) = tmp_path.glob("regressions_*.json")
+    kept = json.loads(path.read_text())["data"]["answers"]
+
+    assert 0 == done.exit_code
+    assert [(name, 0.0), (other, 100.0)] == [(answer["case"], answer["settings"]["budget_s"]) for answer in kept]
 
 
 def write_events(folder: Path, role: str, records: list[Any]) -> None:

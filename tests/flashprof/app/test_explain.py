@@ -13,7 +13,7 @@ from study_world import Launch, StudyWorld
 from flashprof.app.explain import explain_id, is_explained
 from flashprof.contracts.comparison import Arm, Verdict
 from flashprof.contracts.localisation import Localisation
-from flashprof.contracts.search import SearchResult
+from flashprof.contracts.search import SearchResult, SearchRule
 
 BASE, CANDIDATE = explain_id("good", Arm.BASE), explain_id("swa", Arm.CANDIDATE)
 
@@ -51,6 +51,17 @@ def test_a_second_call_explains_nothing_again(world: BisectWorld) -> None:
 
     assert num_launches == len(world.run_ids)
     assert localised(first) == localised(second)
+
+
+def test_where_nobody_is_named_yet_the_ends_tell_where_the_drop_lies(world: BisectWorld) -> None:
+    world.slower = dict.fromkeys(("swa", "pin", "fuse"), 1.12)
+    world.ask(confirm=False, explain=True, rule=SearchRule(certainty=0.999999, budget_s=26.0))
+    result = world.bisect()
+    ends = [explain_id(cell, arm) for cell, arm in zip(("good", "bad"), Arm, strict=True)]
+
+    assert (Verdict.INCONCLUSIVE, ()) == (result.verdict, result.culprits)
+    assert ends == world.run_ids[-2:]
+    assert localised(result).difference.estimate > 0
 
 
 def test_who_wants_no_explanation_gets_phases_all_the_same(world: BisectWorld) -> None:

@@ -156,6 +156,16 @@ def test_the_budget_ends_it_and_says_how_much_longer() -> None:
     assert run.answer.to_resolve_s > 0
 
 
+def test_who_is_less_likely_than_not_is_not_named() -> None:
+    run = drive(replace(cold_plan(COMMITS), rule=SearchRule(budget_s=150.0)), CULPRIT)
+    best = run.answer.beliefs[0]
+
+    assert best.probability < 0.5
+    assert best.causes
+    assert [] == named(run)
+    assert run.answer.drop.high < 0
+
+
 def test_a_budget_that_ends_the_confirmation_leaves_what_was_proved() -> None:
     run = drive(replace(PLAN, rule=SearchRule(budget_s=300.0)), ONE)
 
