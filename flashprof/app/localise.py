@@ -33,6 +33,8 @@ SAMPLES = "samples"
 ONE_LAUNCH = (
     "intervals speak of these launches: what another launch would draw anew is in them from three launches an arm"
 )
+MIN_WINDOWS = 2
+"""Of each arm: fewer have no interval."""
 NO_STACKS = "no stacks were sampled in both arms: no frames are named"
 
 ArmWindows = tuple[Sequence[Window], Sequence[Window]]
@@ -127,10 +129,10 @@ def measure_window(*, start_ns: int, end_ns: int, num_steps: int, num_tokens: in
 
 
 def _comparable(base: Sequence[LaneCosts], candidate: Sequence[LaneCosts]) -> tuple[list[LaneCosts], list[LaneCosts]]:
-    """Windows of launches that hold both arms, where there are such: what a launch draws is then the same for both."""
+    """Windows of launches that hold both arms, where these are enough: what a launch draws is the same for both then."""
     shared = {window.launch for window in base} & {window.launch for window in candidate}
-    old, new = ([window for window in costs if window.launch in shared or not shared] for costs in (base, candidate))
-    return old, new
+    old, new = ([window for window in costs if window.launch in shared] for costs in (base, candidate))
+    return (old, new) if min(len(old), len(new)) >= MIN_WINDOWS else (list(base), list(candidate))
 
 
 def _add(arm: _Arm, folder: Path, logs: Sequence[EventLog], windows: Sequence[Window], *, is_shared: bool) -> None:

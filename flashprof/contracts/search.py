@@ -147,7 +147,7 @@ class SearchResult:
     drop: Interval | None
     """Relative change of tok/s from good to bad, at 95 %; None where an end was never measured."""
     culprits: tuple[Cause, ...]
-    """Causes of the leading hypothesis that make it slower, if it is likelier than not; named even where the proof is open."""
+    """Causes of the leading hypothesis that make it slower, if it is likelier than not; the proof may still be open."""
     gains: tuple[Cause, ...] = ()
     """Causes of the leading hypothesis that make it faster, and mask a loss."""
     beliefs: tuple[Belief, ...] = ()
