@@ -129,7 +129,7 @@ def measure_window(*, start_ns: int, end_ns: int, num_steps: int, num_tokens: in
 
 
 def _comparable(base: Sequence[LaneCosts], candidate: Sequence[LaneCosts]) -> tuple[list[LaneCosts], list[LaneCosts]]:
-    """Windows of launches that hold both arms, where these are enough: what a launch draws is the same for both then."""
+    """Windows of launches that hold both arms, where these are enough: what a launch draws is then the same."""
     shared = {window.launch for window in base} & {window.launch for window in candidate}
     old, new = ([window for window in costs if window.launch in shared] for costs in (base, candidate))
     return (old, new) if min(len(old), len(new)) >= MIN_WINDOWS else (list(base), list(candidate))
