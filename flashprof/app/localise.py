@@ -28,6 +28,7 @@ from flashprof.store.run_folder import read_manifest
 from flashprof.store.tail import read_event_logs
 from flashprof.windows.costs import LaneCosts, PhaseCosts
 from flashprof.windows.evidence import ArmEvidence, gather, pool
+from flashprof.windows.lanes import MAIN_THREAD
 
 SAMPLES = "samples"
 ONE_LAUNCH = (
@@ -173,7 +174,8 @@ def _localisation(charges: Charges, base: _Arm, candidate: _Arm, names: tuple[st
         explained_share=charges.explained_share,
         frames=frames,
         resources=resource_changes(base.evidence, candidate.evidence),
-        suspects=suspects(old, new, charges.parts, frames, drop_ns),
+        # What another thread did is no part of the main thread's time, which charges are made of.
+        suspects=suspects(old, new, charges.parts, [f for f in frames if f.thread == MAIN_THREAD], drop_ns),
         num_windows=(len(base.costs), len(candidate.costs)),
         num_launches=(_num_launches(base), _num_launches(candidate)),
         notes=(*(() if charges.is_by_launch else (ONE_LAUNCH,)), *(() if has_stacks else (NO_STACKS,))),

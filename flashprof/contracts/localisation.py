@@ -70,9 +70,11 @@ class FrameStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameChange:
-    """One function of one role. Times are ns a token of wall time, mean over the role's ranks, main threads."""
+    """One function of one role. Times are ns a token of wall time, mean over the role's ranks."""
 
     role: str
+    thread: str = "main"
+    """Of others only the time in which they held the GIL counts."""
     name: str
     where: str
     """`file:line`, where it was seen most."""

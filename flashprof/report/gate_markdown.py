@@ -197,7 +197,7 @@ def _frames(found: Localisation, sources: Sources) -> Iterator[tuple[str, ...]]:
         yield (
             code(frame.name),
             _link(frame, sources),
-            inline(f"{frame.role} {frame.phase}"),
+            inline(f"{localised.lane(frame)} {frame.phase}"),
             figures.signed(frame.own.estimate, figures.time_text),
             " to ".join(ends),
             inline(status(frame)),

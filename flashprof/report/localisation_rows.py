@@ -17,7 +17,7 @@ from flashprof.contracts.localisation import (
 )
 from flashprof.contracts.results import Interval
 from flashprof.report import figures
-from flashprof.report.localisation_sentences import by_ruling, part_name, through
+from flashprof.report.localisation_sentences import by_ruling, lane, part_name, through
 
 MAX_PARTS = 24
 MAX_FRAMES = 20
@@ -178,7 +178,7 @@ def _frame(frame: FrameChange, scale: Scale) -> Row:
         cells=(
             frame.name,
             frame.where,
-            frame.role,
+            lane(frame),
             frame.phase,
             status(frame),
             *(text for pair in changes for text in pair),

@@ -10,6 +10,7 @@ from flashprof.contracts.results import Interval
 from flashprof.report import figures
 from flashprof.report.compare_sentences import change, num_decimals, plural, span
 from flashprof.report.site_text import clip
+from flashprof.windows.lanes import MAIN_THREAD
 
 NAMED_SHARE = 0.1
 """Parts with less of the change than this are left to the table."""
@@ -92,6 +93,11 @@ def culprit_frame(localisation: Localisation, part: Part) -> FrameChange | None:
     ]
     of_phase = [frame for frame in alike if frame.phase == part.phase]
     return next(iter(of_phase or [frame for frame in alike if not frame.phase]), None)
+
+
+def lane(frame: FrameChange) -> str:
+    """Whose time it is."""
+    return frame.role if frame.thread == MAIN_THREAD else f"{frame.role}, thread {frame.thread}"
 
 
 def totals(localisation: Localisation) -> str:

@@ -48,7 +48,7 @@ class PySpySampler:
     """
     Writes `<role>-<rank>.folded` for each target, and py-spy's own words to `<role>-<rank>.pyspy.log`.
 
-    Before the first windows it writes `<role>-<rank>.gil.folded`, too. Paths are full, so that sources can be found.
+    Before the first windows of a launch it writes `<role>-<rank>.gil.folded`, too. Full paths, to find sources by.
     A target that ends takes its py-spy with it, so a killed FlashProf leaves none behind once its subject is gone.
     """
 
@@ -71,7 +71,7 @@ class PySpySampler:
             blocking: Stop the target for each sample.
             native: C and C++ frames too; py-spy reads them of a stopped target only. It costs most, so only
                 `benchmarks.overhead` asks for it.
-            num_gil_windows: Before so many windows, who holds the GIL is recorded.
+            num_gil_windows: Before so many windows of each launch, who holds the GIL is recorded.
             program: py-spy; None looks for it.
         """
         assert blocking or not native, "py-spy refuses native without blocking"
@@ -80,6 +80,9 @@ class PySpySampler:
         self._native = native
         self._program = program or find_pyspy()
         self._num_gil_windows = num_gil_windows
+        self._launch = Path()
+        """Folder of the windows of the launch that is sampled."""
+        self._num_gil_left = 0
         self._spies: list[_Spy] = []
         self._notes: list[str] = []
 
@@ -95,8 +98,11 @@ class PySpySampler:
                 "py-spy is not installed", next_command=f"{sys.executable} -m pip install py-spy, or {_REMEDY_OFF}"
             )
         try:
-            if self._num_gil_windows > 0:
-                self._num_gil_windows -= 1
+            if folder.parent != self._launch:
+                # One sampler serves all launches of a study: each of them has to tell.
+                self._launch, self._num_gil_left = folder.parent, self._num_gil_windows
+            if self._num_gil_left > 0:
+                self._num_gil_left -= 1
                 self._record_gil(self._program, targets, folder)
             for target in targets:
                 self._spies.append(self._spy(self._program, target, folder))
@@ -129,7 +135,7 @@ class PySpySampler:
             write_looks(folder, GIL_RATE_HZ * GIL_S)
         except ToolError as error:
             self._abandon()
-            self._num_gil_windows = 0
+            self._num_gil_left = 0
             self._notes.append(f"no GIL view: {error.what}")
 
     def _spy(self, program: str, target: SampleTarget, folder: Path, view: StackView = StackView.ALL) -> _Spy:

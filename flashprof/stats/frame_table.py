@@ -9,8 +9,8 @@ calls. A stack without any belongs to its outermost function.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -63,6 +63,7 @@ class RoleTable:
     """All that is counted of one role. Frames go by their name in the candidate, where it has them."""
 
     role: str
+    thread: str
     arms: tuple[ArmWindows, ArmWindows]
     inclusive: Counts[FrameId]
     own: Counts[FrameId]
@@ -170,14 +171,64 @@ def main_windows(windows: Sequence[ProfiledWindow]) -> dict[str, list[ProfiledWi
     return found
 
 
-def role_table(role: str, base: Sequence[ProfiledWindow], candidate: Sequence[ProfiledWindow]) -> RoleTable:
+def helper_windows(
+    windows: Sequence[ProfiledWindow], threads: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], list[ProfiledWindow]]:
     """
-    Count the samples of one role.
+    Say when other threads held the GIL, which the main thread then could not.
+
+    Args:
+        windows: Of one arm.
+        threads: Role and name of those that are asked for.
+
+    Returns:
+        For each a window where the GIL was looked at: all looks, those at which it did not hold the GIL as samples of
+        `NO_FRAME`, so that what was never seen is as uncertain as the number of looks makes it.
+    """
+    held = {
+        (window.role, window.launch, window.label, window.thread): window
+        for window in windows
+        if window.view is StackView.GIL and window.num_samples and 0 < window.ns_per_token < float("inf")
+    }
+    mains = main_windows(windows)
+    found: dict[tuple[str, str], list[ProfiledWindow]] = {place: [] for place in sorted(threads)}
+    for (role, thread), taken in found.items():
+        for main in mains.get(role, ()):
+            of_main = held.get((role, main.launch, main.label, MAIN_THREAD))
+            if of_main is not None:
+                num_looks = round(of_main.num_samples * main.ns_per_token / of_main.ns_per_token)
+                taken.append(_with_all_looks(held.get((role, main.launch, main.label, thread)), main, num_looks))
+    return found
+
+
+def _with_all_looks(taken: ProfiledWindow | None, main: ProfiledWindow, num_looks: int) -> ProfiledWindow:
+    stacks, num_held = (taken.stacks, taken.num_samples) if taken is not None else ({}, 0)
+    lines = taken.lines if taken is not None else {}
+    return replace(
+        main,
+        view=StackView.GIL,
+        stacks={**stacks, (): max(0, num_looks - num_held)},
+        lines=lines,
+    )
+
+
+def helper_threads(windows: Sequence[ProfiledWindow]) -> set[tuple[str, str]]:
+    """Role and name of all threads but the main ones that were seen to hold the GIL."""
+    is_helper = (window for window in windows if window.view is StackView.GIL and window.thread != MAIN_THREAD)
+    return {(window.role, window.thread) for window in is_helper}
+
+
+def role_table(
+    role: str, base: Sequence[ProfiledWindow], candidate: Sequence[ProfiledWindow], *, thread: str = MAIN_THREAD
+) -> RoleTable:
+    """
+    Count the samples of one thread of a role.
 
     Args:
         role: Of all windows.
-        base: Windows of `main_windows`, at least one.
+        base: Windows of `main_windows`, or of `helper_windows`, at least one.
         candidate: Of the other arm.
+        thread: Its name.
     """
     numbering = _Numbering()
     numbered = [[(window, _numbered(window, numbering)) for window in arm] for arm in (base, candidate)]
@@ -201,6 +252,7 @@ def role_table(role: str, base: Sequence[ProfiledWindow], candidate: Sequence[Pr
             own_phases.add(arm, place, (stack[-1], outline.phase))
     return RoleTable(
         role=role,
+        thread=thread,
         arms=(arms[0].windows, arms[1].windows),
         inclusive=inclusive.counts(arms),
         own=own.counts(arms),

@@ -2,6 +2,7 @@
 Which functions a change of tok/s lies in: own time first, in the direction of the change, wrappers left out. Pure.
 
 Where tok/s falls, all roles take longer a token, most of them by waiting. So what the localised phase ran comes first.
+What another thread of that role did while it held the GIL comes with it: no phase of the main thread shows who it was.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import numpy as np
 
 from flashprof.contracts.localisation import BETWEEN, FrameChange, FrameStatus
 from flashprof.contracts.profiles import FrameId, ProfiledWindow
-from flashprof.stats.frame_match import Surroundings
+from flashprof.stats.frame_match import NO_FRAME, Surroundings
 from flashprof.stats.frame_table import Counts, FramePhase, RoleTable
-from flashprof.stats.function_changes import RoleChanges, role_changes
+from flashprof.stats.function_changes import RoleChanges, helper_changes, role_changes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,7 +68,7 @@ def frame_changes(
     Say which functions take more or less time a token in the candidate.
 
     Args:
-        base: Profile windows of one arm; main threads and all of their samples are used.
+        base: Profile windows of one arm: all samples of main threads, and those in which others held the GIL.
         candidate: Of the other.
         drop_ns_per_token: What a token costs more in the candidate, of wall time; negative for a gain.
         focus: Role and phase that the change was localised to; empty where none was.
@@ -79,7 +80,8 @@ def frame_changes(
         Library code is in the own time of what calls it.
     """
     sign = -1.0 if drop_ns_per_token < 0 else 1.0
-    rows = [row for role in role_changes(base, candidate) for row in _rows(role) if not _explains_nothing(row)]
+    changed = (*role_changes(base, candidate), *helper_changes(base, candidate))
+    rows = [row for role in changed for row in _rows(role) if not _explains_nothing(row)]
     rows.sort(key=lambda row: _place(row, sign, abs(drop_ns_per_token), focus))
     return tuple(map(_frame_change, rows[:top]))
 
@@ -88,6 +90,9 @@ def _rows(role: RoleChanges) -> Iterator[_Row]:
     table = role.table
     is_wrapper = _hands_all_on(table, role.inclusive.estimate) | _is_everywhere(table)
     for row, (frame, phase) in enumerate(zip(table.inclusive.keys, _phases(table), strict=True)):
+        # Samples without a function: native threads, and looks at which a helper did not hold the GIL.
+        if frame == NO_FRAME:
+            continue
         yield _Row(of=role, row=row, frame=frame, phase=phase, is_wrapper=bool(is_wrapper[row]))
 
 
@@ -157,6 +162,7 @@ def _frame_change(row: _Row) -> FrameChange:
         was = before.name if before.file == frame.file else f"{before.name} ({before.file})"
     return FrameChange(
         role=table.role,
+        thread=table.thread,
         name=frame.name,
         where=f"{frame.file}:{line}" if line else frame.file,
         phase=row.phase,

@@ -1,5 +1,5 @@
 """
-What each function of the main threads costs a token more or less, and which changes are more than chance. Pure.
+What each function of a role's threads costs a token more or less, and which changes are more than chance. Pure.
 
 The list of functions and the boxes of a flamegraph ask this both, and must not contradict each other: a box that has
 the samples of a function has its verdict.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flashprof.contracts.profiles import ProfiledWindow
-from flashprof.stats.frame_table import RoleTable, main_windows, role_table
+from flashprof.stats.frame_table import RoleTable, helper_threads, helper_windows, main_windows, role_table
 from flashprof.stats.stack_noise import Changes, Noise, changes, clear_of_chance, noise_of, questions
 
 if TYPE_CHECKING:
@@ -50,14 +50,31 @@ def role_changes(base: Sequence[ProfiledWindow], candidate: Sequence[ProfiledWin
         candidate: Of the other.
     """
     old, new = main_windows(base), main_windows(candidate)
-    tables = [role_table(role, old[role], new[role]) for role in old if role in new]
+    return _compared([role_table(role, old[role], new[role]) for role in old if role in new])
+
+
+def helper_changes(base: Sequence[ProfiledWindow], candidate: Sequence[ProfiledWindow]) -> tuple[RoleChanges, ...]:
+    """
+    Compare the functions in which other threads held the GIL, with all of these in mind.
+
+    Args:
+        base: Profile windows of one arm; those of which the view GIL was taken are used.
+        candidate: Of the other.
+    """
+    threads = helper_threads([*base, *candidate])
+    old, new = helper_windows(base, threads), helper_windows(candidate, threads)
+    asked = [place for place in sorted(threads) if old[place] and new[place]]
+    return _compared([role_table(place[0], old[place], new[place], thread=place[1]) for place in asked])
+
+
+def _compared(tables: Sequence[RoleTable]) -> tuple[RoleChanges, ...]:
     noises = [noise_of(table.arms, table.own.base, table.own.candidate) for table in tables]
     parts = [
         changes(table.arms, counts.base, counts.candidate, noise)
         for table, noise in zip(tables, noises, strict=True)
         for counts in (table.own, table.inclusive)
     ]
-    names = [[(table.role, name) for name in asked] for table in tables for asked in _asked(table)]
+    names = [[(table.role, table.thread, name) for name in asked] for table in tables for asked in _asked(table)]
     clear = clear_of_chance(parts, names)
     return tuple(
         RoleChanges(

@@ -81,18 +81,20 @@ def test_only_the_thread_that_holds_the_gil_is_in_its_view(start: Start, tmp_pat
     assert GIL_RATE_HZ * GIL_S == read_looks(tmp_path)
 
 
-def test_the_gil_is_looked_at_before_the_first_windows_only(tmp_path: Path) -> None:
+def test_the_gil_is_looked_at_before_the_first_windows_of_each_launch_only(tmp_path: Path) -> None:
     program = _fake_pyspy(tmp_path, "echo $all >> $0.args", "touch $out; echo Samples: 9 Errors: 0")
     sampler = PySpySampler(20, blocking=False, num_gil_windows=1, program=program)
-    for window in ("profile-1", "profile-2"):
-        (tmp_path / window).mkdir()
+    for window in ("profile-1", "profile-2", "next launch/profile-1", "next launch/profile-2"):
+        (tmp_path / window).mkdir(parents=True)
         sampler.start([_target("drafter", 4711)], tmp_path / window)
         sampler.stop()
+    other = tmp_path / "next launch"
     first, *later = Path(f"{program}.args").read_text().splitlines()
 
     assert {"--gil", "--duration", "--nonblocking"} <= set(first.split())
     assert "--idle" not in first
-    assert ["--idle" in line and "--gil" not in line for line in later] == [True, True]
+    assert ["--idle" in line and "--gil" not in line for line in later] == [True, True, False, True, True]
+    assert (GIL_RATE_HZ * GIL_S, 0) == (read_looks(other / "profile-1"), read_looks(other / "profile-2"))
     assert (GIL_RATE_HZ * GIL_S, 0) == (read_looks(tmp_path / "profile-1"), read_looks(tmp_path / "profile-2"))
 
 

@@ -249,6 +249,52 @@ def test_other_threads_and_views_do_not_count() -> None:
     assert changes(windows(STEPPING), slower) == changes([*others, *windows(STEPPING)], [*slower, *others])
 
 
+UPLOAD, DUMPS = FrameId("_upload", "pipeline/train/log.py"), FrameId("dumps", "json/__init__.py")
+
+
+def gil_windows(held: Mapping[str, Mapping[Stack, int]], num: int = 4) -> list[ProfiledWindow]:
+    """Thread → stacks in which it held the GIL, at 600 looks a window of 600 ns a token."""
+    looks = [replace(each, view=StackView.GIL) for each in windows({(MAIN, RUN): 300}, num)]
+    return looks + [
+        replace(each, view=StackView.GIL, thread=thread)
+        for thread, stacks in held.items()
+        for each in windows(stacks, num)
+    ]
+
+
+def test_a_thread_that_takes_the_gil_from_the_main_one_is_named() -> None:
+    slower = {**STEPPING, (MAIN, RUN, FORWARD, TORCH): 520}
+    base = [*windows(STEPPING), *gil_windows({})]
+    candidate = [*windows(slower), *gil_windows({"upload": {(UPLOAD, DUMPS): 30}})]
+
+    found = changes(base, candidate, drop=120.0, focus=("drafter", "forward"))
+    change = named(found, "_upload")
+
+    assert change in found[:2]
+    assert ("drafter", "upload", "", FrameStatus.NEW, True) == (
+        change.role,
+        change.thread,
+        change.phase,
+        change.status,
+        change.is_clear,
+    )
+    assert (0.0, 30.0) == pytest.approx((change.base_ns_per_token, change.candidate_ns_per_token))
+
+
+def test_a_thread_that_always_held_it_as_long_is_no_change() -> None:
+    held = gil_windows({"upload": {(UPLOAD, DUMPS): 30}})
+    found = changes([*windows(STEPPING), *held], [*windows({**STEPPING, (MAIN, RUN): 100}), *held])
+
+    assert {"main"} == {change.thread for change in found if change.is_clear}
+
+
+def test_windows_that_were_not_looked_at_for_the_gil_say_nothing_of_it() -> None:
+    # The base was never looked at: that the thread held nothing there is not known.
+    found = changes(windows(STEPPING), [*windows(STEPPING), *gil_windows({"upload": {(UPLOAD, DUMPS): 30}})])
+
+    assert "_upload" not in {change.name for change in found}
+
+
 def test_a_role_that_one_arm_lacks_is_left_out() -> None:
     base = [*windows(STEPPING), *windows(STEPPING, role="dispatcher")]
 
