@@ -134,6 +134,30 @@ def test_a_span_and_its_step_are_in_host_time_once_the_device_finished() -> None
     ] == late
 
 
+class BusyHost(FakeDevice):
+    """Others take the core for 40 ms at the second look at an event, and at the fourth."""
+
+    num_looks = 0
+
+    def check(self) -> None:
+        self.num_looks += 1
+        self.pass_time(40.0 if self.num_looks in (2, 4) else 0.0)
+
+
+def test_the_clocks_are_tied_anew_where_the_host_stood_still_in_between() -> None:
+    device = BusyHost()
+    timer = CudaTimer(device.torch, "main", warn=print, clock=lambda: device.host_ns)
+    begin_ns = device.host_ns
+    start = timer.record()
+    device.work(30)
+    timer.defer_span(PREFIX, start, depth=0, ok=True)
+    device.finish()
+
+    assert [Span("forward", SpanKind.WORK, LANE, begin_ns, begin_ns + 30 * MS_NS, 0, True)] == [
+        decode_record(line) for line in timer.resolve()
+    ]
+
+
 @given(
     spans_ms=st.lists(st.floats(0, 50), min_size=1, max_size=30),
     pauses_ms=st.lists(st.floats(0, 80), min_size=30, max_size=30),
