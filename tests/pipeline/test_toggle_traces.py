@@ -44,9 +44,7 @@ TRACES = {
     "docids": Trace("drafter-0", "anchors", "document_ids_by_position", "document_ids"),
     "analytic-mask": Trace("drafter-0", "mask", "evaluated", "analytic"),
     "early-exit": Trace("target-0", "forward", "layers: 6", "layers: 4"),
-    "compile-target": Trace("target-0", "forward", "eager", "compiled"),
     "packed-target": Trace("target-0", "forward", "padded", "packed"),
-    "compile-drafter": Trace("drafter-0", "forward", "plain layers", "compiled layers"),
     "fused-loss": Trace("drafter-0", "loss", "dflash_loss", "fused_dflash_loss"),
 }
 DEFAULTS = {toggle.name: toggle.default for toggle in REGISTRY}
