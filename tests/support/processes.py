@@ -18,8 +18,8 @@ def own_children() -> list[psutil.Process]:
 
 
 def wait_for_lines(path: Path, word: str, count: int) -> None:
-    """Wait until the file at *path* holds *word* so often; 60 s at most: a toggle may compile."""
-    for _ in range(6000):
+    """Wait until the file at *path* holds *word* so often; 20 s at most."""
+    for _ in range(2000):
         if path.exists() and path.read_text(encoding="utf-8").count(word) >= count:
             return
         time.sleep(0.01)
