@@ -64,6 +64,18 @@ def test_the_frame_is_one_of_the_phase_that_is_named() -> None:
     assert "`" not in sentences.headline(back)
 
 
+def test_a_function_of_another_thread_says_so_and_is_named_where_the_phase_has_none() -> None:
+    upload = localisations.frame("_upload", 9_000.0, thread="upload", phase="")
+    part = localisations.part("backward", 16_000.0, 2_000.0, 16_000.0)
+    found = localisations.localisation(localisations.interval(16_000.0, 2_000.0), part, frames=(upload,))
+
+    assert ("drafter", "drafter, thread upload") == (
+        sentences.lane(replace(upload, thread="main")),
+        sentences.lane(upload),
+    )
+    assert upload == sentences.culprit_frame(found, part)
+
+
 def test_parts_of_less_than_a_tenth_are_left_to_the_table() -> None:
     total = 41_500.0
     small = localisations.part("log", 0.09 * total, 10.0, total)
