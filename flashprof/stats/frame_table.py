@@ -95,7 +95,8 @@ class _Numbering:
 
     def stack(self, frames: tuple[FrameId, ...]) -> Numbers:
         try:
-            return tuple([self.by_identity[id(frame)] for frame in frames])
+            # In C, which takes half as long as a list.
+            return tuple(map(self.by_identity.__getitem__, map(id, frames)))
         except KeyError:
             return tuple([self._number(frame) for frame in frames])
 
@@ -327,7 +328,7 @@ def _neighbours(arm: _ArmStacks) -> dict[FrameId, Neighbours]:
     for outline, total in zip(arm.outlines, arm.counts.sum(axis=1), strict=True):
         num = int(total)
         for frame in dict.fromkeys(outline.own):
-            here = around.setdefault(frame, Neighbours())
+            here = around.get(frame) or around.setdefault(frame, Neighbours())
             here.num_samples += num
             here.num_compiled += num * (frame in outline.compiled)
         for caller, frame in dict.fromkeys(pairwise((NO_FRAME, *outline.own))):

@@ -62,6 +62,8 @@ def helper_changes(base: Sequence[ProfiledWindow], candidate: Sequence[ProfiledW
         candidate: Of the other.
     """
     threads = helper_threads([*base, *candidate])
+    if not threads:
+        return ()
     old, new = helper_windows(base, threads), helper_windows(candidate, threads)
     asked = [place for place in sorted(threads) if old[place] and new[place]]
     return _compared([role_table(place[0], old[place], new[place], thread=place[1]) for place in asked])
