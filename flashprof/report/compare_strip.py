@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from flashprof.contracts.comparison import Block
 from flashprof.report.compare_sentences import block_change, change
+from flashprof.report.strip_axis import Axis
 
 MAX_ROWS = 24
 """More blocks than this share rows: a screenful is looked at, a longer list is scrolled past."""
@@ -41,17 +42,6 @@ class StripRow:
     is_left_out: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    low: float
-    high: float
-    width: int
-
-    def column(self, value: float) -> int:
-        share = (value - self.low) / (self.high - self.low)
-        return round((self.width - 1) * min(max(share, 0.0), 1.0))
-
-
 def strip_rows(blocks: Sequence[Block], *, width: int, marks: Marks) -> list[StripRow]:
     """
     Draw each block's difference as a point on one common axis.
@@ -74,7 +64,7 @@ def scale(blocks: Sequence[Block], *, width: int) -> str:
     return low + high.rjust(max(width - len(low), len(high) + 1))
 
 
-def _axis(blocks: Sequence[Block], width: int) -> _Axis:
+def _axis(blocks: Sequence[Block], width: int) -> Axis:
     values = _changes([block for block in blocks if not block.disturbances]) or _changes(blocks) or [0.0]
     low, high = min(values), max(values)
     # Zero is drawn where that leaves the scatter at least half of the axis: beside −17 % it would hide it.
@@ -82,10 +72,10 @@ def _axis(blocks: Sequence[Block], width: int) -> _Axis:
     low, high = (min(low, 0.0) if low <= reach else low), (max(high, 0.0) if high >= -reach else high)
     # One point alone, or many at the same place: 0.1 % either way.
     room = max(0.0, 0.001 - (high - low) / 2)
-    return _Axis(low - room, high + room, width)
+    return Axis(low - room, high + room, width)
 
 
-def _row(group: Sequence[Block], axis: _Axis, marks: Marks) -> StripRow:
+def _row(group: Sequence[Block], axis: Axis, marks: Marks) -> StripRow:
     counted = _changes([block for block in group if not block.disturbances])
     first, last = group[0].number, group[-1].number
     return StripRow(
@@ -97,7 +87,7 @@ def _row(group: Sequence[Block], axis: _Axis, marks: Marks) -> StripRow:
     )
 
 
-def _draw(counted: Sequence[float], left_out: Sequence[float], axis: _Axis, marks: Marks) -> str:
+def _draw(counted: Sequence[float], left_out: Sequence[float], axis: Axis, marks: Marks) -> str:
     cells = [" "] * axis.width
     if axis.low <= 0 <= axis.high:
         cells[axis.column(0.0)] = marks.zero

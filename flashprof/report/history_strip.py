@@ -12,6 +12,7 @@ from flashprof.contracts.history import HistoryLaunch, Series
 from flashprof.report import figures
 from flashprof.report.compare_strip import Marks
 from flashprof.report.site_text import moment
+from flashprof.report.strip_axis import Axis
 
 MAX_ROWS = 24
 """More runs than this share rows: a screenful is looked at, a longer list is scrolled past."""
@@ -35,17 +36,6 @@ class StripRow:
     drawing: str
     is_change: bool
     """Another level begins with it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    low: float
-    high: float
-    width: int
-
-    def column(self, value: float) -> int:
-        share = (value - self.low) / (self.high - self.low)
-        return round((self.width - 1) * min(max(share, 0.0), 1.0))
 
 
 def strip_rows(series: Series, *, width: int, marks: Marks) -> list[StripRow]:
@@ -93,20 +83,20 @@ def _bounds(num: int, starts: set[int]) -> list[int]:
     return sorted({*inner, num})
 
 
-def _axis(series: Series, width: int) -> _Axis:
+def _axis(series: Series, width: int) -> Axis:
     rates = _rates(series.launches)
     low, high = min(rates), max(rates)
     own = median(NORMAL_95 * (launch.error or 0.0) for launch in series.launches)
     # Wide intervals are cut off at the ends, but for the usual one.
     room = max(MIN_REACH, (high - low) / 8, own)
-    return _Axis(low - room, high + room, width)
+    return Axis(low - room, high + room, width)
 
 
 def _rates(launches: Sequence[HistoryLaunch]) -> list[float]:
     return [launch.log_tok_per_s or 0.0 for launch in launches]
 
 
-def _draw(span: tuple[float, float, float], baseline: float, axis: _Axis, marks: Marks) -> str:
+def _draw(span: tuple[float, float, float], baseline: float, axis: Axis, marks: Marks) -> str:
     low, middle, high = span
     cells = [" "] * axis.width
     if axis.low <= baseline <= axis.high:
