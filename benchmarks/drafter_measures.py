@@ -17,12 +17,11 @@ from torch import Tensor
 from benchmarks.drafter_phases import PhaseClock
 from benchmarks.drafter_variants import FAST, Variant, kernel_options, phase_tflop
 from benchmarks.peers.clock import Clock, num_graphs
-from benchmarks.peers.ours import make_preset
+from benchmarks.peers.ours import make_preset, packed_row
 from benchmarks.peers.weights import EMBEDDING, HEAD, draw, fill
 from benchmarks.peers.work import Batch, Work, fixed_batch, hidden_states, varying_batches
 from flashprof.contracts.toggles import ToggleValues, parse_toggles
 from pipeline.config import HostPlace
-from pipeline.model.checksum import bit_sum
 from pipeline.model.drafter import Drafter, attend
 from pipeline.model.fused_loss import fused_dflash_loss
 from pipeline.model.loss import Targets
@@ -36,7 +35,7 @@ from pipeline.train.optimizer import make_optimizer
 from pipeline.train.peers import Peers
 from pipeline.train.rows import RowLayout
 from pipeline.train.step import DrafterStep, Learner, StepInput
-from pipeline.transport.messages import ROW_MULTIPLE, HiddenStates, Order
+from pipeline.transport.messages import HiddenStates, Order
 
 
 @dataclass(frozen=True)
@@ -82,18 +81,7 @@ class Bench:
 
     def prepare(self, batch: Batch, seed: int) -> HiddenStates:
         """A packed row, as a target sends it."""
-        row = -(-batch.num_tokens // ROW_MULTIPLE) * ROW_MULTIPLE
-        states_TF = hidden_states(self.work, batch, self.device, seed)
-        hidden_TF = torch.nn.functional.pad(states_TF, (0, 0, 0, row - len(states_TF)))
-        return HiddenStates(
-            step=0,
-            hidden_TF=hidden_TF,
-            checksum=bit_sum(hidden_TF),
-            input_ids_T=batch.packed(batch.input_ids_BS, row),
-            loss_mask_T=batch.packed(batch.loss_mask_BS, row),
-            lengths=batch.lengths,
-            num_padding_tokens=batch.input_ids_BS.numel() - batch.num_tokens,
-        )
+        return packed_row(batch, hidden_states(self.work, batch, self.device, seed))
 
     def trainer(self, variant: Variant) -> Trainer:
         """From the same weights every time."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from benchmarks.scaling_model import Stages
+from pipeline.presets import QWEN3_8B_RANDOM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +48,16 @@ class Work:
     num_taps: int = 5
 
 
+_QWEN3 = QWEN3_8B_RANDOM.target
 QWEN3_8B = ModelShape(
     name="Qwen3-8B",
-    hidden_size=4096,
-    num_layers=36,
-    num_heads=32,
-    num_kv_heads=8,
-    head_dim=128,
-    intermediate_size=12_288,
-    vocab_size=151_936,
+    hidden_size=_QWEN3.hidden_size,
+    num_layers=_QWEN3.num_layers,
+    num_heads=_QWEN3.num_heads,
+    num_kv_heads=_QWEN3.num_kv_heads,
+    head_dim=_QWEN3.head_dim,
+    intermediate_size=_QWEN3.intermediate_size,
+    vocab_size=_QWEN3.vocab_size,
 )
 DENSE_27B = ModelShape(
     name="27B dense",

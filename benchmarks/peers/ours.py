@@ -66,18 +66,8 @@ class OurDrafter:
         self._num_steps = 0
 
     def prepare(self, batch: Batch, states_TF: Tensor) -> HiddenStates:
-        """A packed row, as a target sends it."""
-        padded_row = -(-batch.num_tokens // ROW_MULTIPLE) * ROW_MULTIPLE
-        hidden_TF = torch.nn.functional.pad(states_TF, (0, 0, 0, padded_row - len(states_TF)))
-        return HiddenStates(
-            step=0,
-            hidden_TF=hidden_TF,
-            checksum=bit_sum(hidden_TF),
-            input_ids_T=batch.packed(batch.input_ids_BS, padded_row),
-            loss_mask_T=batch.packed(batch.loss_mask_BS, padded_row),
-            lengths=batch.lengths,
-            num_padding_tokens=batch.input_ids_BS.numel() - batch.num_tokens,
-        )
+        """As a target sends it."""
+        return packed_row(batch, states_TF)
 
     def step(self, prepared: HiddenStates) -> Tensor:
         """One optimizer step."""
@@ -139,3 +129,18 @@ def _shape(work: Work) -> DrafterShape:
 def _alone(device: torch.device) -> Peers:
     with TemporaryDirectory() as folder:
         return Peers(rank=0, num_drafters=1, rendezvous=Path(folder) / "store", host=HostPlace(), device=device)
+
+
+def packed_row(batch: Batch, states_TF: Tensor) -> HiddenStates:
+    """What the drafter gets of a batch, packed as a target packs it."""
+    row = -(-batch.num_tokens // ROW_MULTIPLE) * ROW_MULTIPLE
+    hidden_TF = torch.nn.functional.pad(states_TF, (0, 0, 0, row - len(states_TF)))
+    return HiddenStates(
+        step=0,
+        hidden_TF=hidden_TF,
+        checksum=bit_sum(hidden_TF),
+        input_ids_T=batch.packed(batch.input_ids_BS, row),
+        loss_mask_T=batch.packed(batch.loss_mask_BS, row),
+        lengths=batch.lengths,
+        num_padding_tokens=batch.input_ids_BS.numel() - batch.num_tokens,
+    )
