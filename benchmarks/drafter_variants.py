@@ -80,6 +80,12 @@ def variants(options: Mapping[str, Any] = KERNEL_OPTIONS) -> tuple[Variant, ...]
             why="5 ms less where the best options save 1 ms a layer",
             make_parts=lambda: compile_parts(options),
         ),
+        Variant(
+            name="flash 4",
+            predicted_ms=250,
+            why="measured 6.4 ms a layer by Triton; FlashAttention-4's kernels at 550 TFLOP/s need 3",
+            make_parts=lambda: compile_parts(ATTENTION["flash 4"]),
+        ),
         Variant(name="fused-loss", predicted_ms=305, why="243 + 46 + 8 + 8 eager", toggles=f"{BASE},fused-loss"),
         Variant(name="plain", predicted_ms=322, why="243 + 46 + 25 + 8 eager", toggles=BASE),
         Variant(

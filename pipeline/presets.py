@@ -10,6 +10,8 @@ from flashprof.contracts.errors import UnknownNameError
 FULL = "full_attention"
 SLIDING = "sliding_attention"
 RANDOM_SOURCES = ("random", "random-bf16")
+BUCKETED = "bucketed"
+FILLED = "filled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,8 @@ class DataPlan:
     """Largest length of each bucket, in tokens."""
     token_budget: int
     """Most tokens in a batch, padding included."""
+    batches: str = BUCKETED
+    """`bucketed`: samples of like lengths, padded; `filled`: of any lengths, as one packed row."""
     max_samples: int = 64
     path: str = ""
     """Conversations or pre-tokenised samples, where the source is `file`."""

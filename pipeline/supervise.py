@@ -11,9 +11,11 @@ from pipeline.cell import cell_facts
 from pipeline.config import TrainConfig
 from pipeline.crew import Crew
 from pipeline.data.batches import BatchPlan, batches_from, plan_epoch
+from pipeline.data.filled import fill_epoch
 from pipeline.data.samples import open_samples
 from pipeline.data.summary import startup_lines
 from pipeline.log_output import say
+from pipeline.presets import FILLED
 from pipeline.roles.dispatcher import Dispatcher, Lines
 from pipeline.roles.worker import Rehearsal, name_thread
 from pipeline.signals import StopSignals
@@ -44,10 +46,11 @@ def train(config: TrainConfig, context: Any, signals: StopSignals) -> None:
         "max_samples": data.max_samples,
         "seed": config.seed,
     }
-    epoch = plan_epoch(lengths_N, split.train_N, epoch=0, **rule)
+    make_epoch = fill_epoch if data.batches == FILLED else plan_epoch
+    epoch = make_epoch(lengths_N, split.train_N, epoch=0, **rule)
     if config.host.rank == 0:
         say(*startup_lines(samples.info, lengths_N, split, epoch, data.bucket_bounds))
-    with Crew(config, context, samples.info.mask_token_id, rehearsals(epoch)) as crew:
+    with Crew(config, context, samples.info.mask_token_id, rehearsals(epoch, data.token_budget)) as crew:
         signals.enders.append(crew.kill)
         # While the workers load, so that it costs no time.
         emitter.mark("cell", **cell_facts(config, samples))
@@ -61,7 +64,7 @@ def train(config: TrainConfig, context: Any, signals: StopSignals) -> None:
             should_stop=lambda: bool(signals.received),
             check_workers=crew.check,
         )
-        batches = batches_from(lengths_N, split.train_N, first=config.num_batches_before, **rule)
+        batches = batches_from(lengths_N, split.train_N, make_epoch=make_epoch, first=config.num_batches_before, **rule)
         num_steps = Dispatcher(config, samples.dataset, batches, emitter, lines).run()
         crew.finish()
         emitter.close()
@@ -83,8 +86,14 @@ def _saved(config: TrainConfig, num_steps: int) -> str:
     return f"; saved, continue with --checkpoints {folder} --resume auto"
 
 
-def rehearsals(plans: Sequence[BatchPlan]) -> tuple[Rehearsal, ...]:
-    """The batch shapes of an epoch, the longest rows first: the largest allocations come first and are used again."""
+def rehearsals(plans: Sequence[BatchPlan], token_budget: int) -> tuple[Rehearsal, ...]:
+    """
+    The batch shapes of an epoch, the longest rows first: the largest allocations come first and are used again.
+
+    Packed rows are of unlike lengths up to *token_budget*, and what runs on them takes all: the longest is one for all.
+    """
+    if any(plan.is_packed for plan in plans):
+        return (Rehearsal(num_samples=1, padded_length=token_budget, is_packed=True),)
     shapes = {(plan.num_rows, plan.padded_length) for plan in plans}
     return tuple(
         Rehearsal(num_samples=samples, padded_length=length)

@@ -15,6 +15,7 @@ from benchmarks.peers.work import Batch, Work
 from flashprof.contracts.toggles import ToggleValues, format_toggles, parse_toggles
 from flashprof.emit import Emitter
 from pipeline.config import HostPlace
+from pipeline.data.buckets import packed_length
 from pipeline.model.checksum import bit_sum
 from pipeline.model.drafter import Drafter
 from pipeline.model.shape import DrafterShape
@@ -26,7 +27,7 @@ from pipeline.toggles import REGISTRY, honoured, not_applied
 from pipeline.train.optimizer import make_optimizer
 from pipeline.train.peers import Peers
 from pipeline.train.step import DrafterStep, Learner, StepInput
-from pipeline.transport.messages import ROW_MULTIPLE, HiddenStates, Order
+from pipeline.transport.messages import HiddenStates, Order
 
 
 def our_toggles(work: Work, device: torch.device) -> ToggleValues:
@@ -39,6 +40,7 @@ class OurDrafter:
     """`DrafterStep` on packed rows."""
 
     loss_scale = 1.0
+    takes_packed_rows = True
 
     def __init__(self, work: Work, device: torch.device) -> None:
         preset = make_preset(work)
@@ -49,6 +51,7 @@ class OurDrafter:
         self._toggles = our_toggles(work, device)
         self.differences = (
             f"toggles: {format_toggles(self._toggles, REGISTRY)}",
+            "batches of unlike lengths are filled, as `--batches filled` does it",
             "anchors: a fixed number a row, random, any place of it whose block stays in its document",
             "attention: flex_attention with a closed-form BlockMask on CUDA, SDPA with a dense mask on a CPU",
             "host work of a step (anchors, labels, their copy to the device, gradient norm) is part of the time",
@@ -133,7 +136,7 @@ def _alone(device: torch.device) -> Peers:
 
 def packed_row(batch: Batch, states_TF: Tensor) -> HiddenStates:
     """What the drafter gets of a batch, packed as a target packs it."""
-    row = -(-batch.num_tokens // ROW_MULTIPLE) * ROW_MULTIPLE
+    row = packed_length(batch.num_tokens)
     hidden_TF = torch.nn.functional.pad(states_TF, (0, 0, 0, row - len(states_TF)))
     return HiddenStates(
         step=0,

@@ -30,6 +30,7 @@ class SpecForgeDrafter:
     """`TrainerCore.train_step` on right-padded batches."""
 
     loss_scale = 1.0
+    takes_packed_rows = False
 
     def __init__(self, work: Work, device: torch.device) -> None:
         self._work, self._device = work, device

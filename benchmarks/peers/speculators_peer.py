@@ -7,7 +7,7 @@ used: it reads data and logs through packages that have nothing to do with the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from benchmarks.peers.qwen import qwen3_config
 from benchmarks.peers.stand_ins import stand_ins
 from benchmarks.peers.weights import HEAD, fill
-from benchmarks.peers.work import Batch, Work, check_slots
+from benchmarks.peers.work import Batch, Work, check_slots, fixed_batch, hidden_states
 
 MAX_GRAD_NORM = 1.0
 """Its trainer's."""
@@ -36,9 +36,11 @@ class _Speculators(NamedTuple):
 
 def _import_speculators() -> _Speculators:
     with stand_ins(*UNUSED) as missing:
-        from speculators.losses import resolve_loss_config
+        from speculators.losses import fused, resolve_loss_config
         from speculators.models.dflash import DFlashDraftModel, DFlashSpeculatorConfig
         from speculators.train.optimizers import build_optimizers
+    # torch 2.11 cannot trace its kernel's autograd function (`ListVariable … is already tracked for mutation`).
+    fused.fused_ce_loss = torch.compiler.disable(fused.fused_ce_loss)
     return _Speculators(DFlashDraftModel, DFlashSpeculatorConfig, resolve_loss_config, build_optimizers, missing)
 
 
@@ -53,6 +55,8 @@ class OptimizerChoice(NamedTuple):
 class SpeculatorsDrafter:
     """Its model on rows that are packed to a fixed length."""
 
+    takes_packed_rows = True
+
     def __init__(self, work: Work, device: torch.device) -> None:
         self._work, self._device = work, device
         on_cuda = device.type == "cuda"
@@ -64,6 +68,7 @@ class SpeculatorsDrafter:
         self.differences = (
             "labels: argmax of the verifier's logits at each slot, an lm_head product more (part `labels` times it)",
             "labels: we give it hidden states of the verifier whose argmax is the ground-truth token",
+            "loss: its fused kernel beside the compiled forward, as torch 2.11 cannot trace it; `eager_loss`: compiled",
             "loss: decayed sum over the undecayed count; `loss_scale` converts it",
             "anchors: a fixed number a packed row, any supervised token; a block may reach into the next document",
             "rows are padded to the token budget, so that its shapes never vary",
@@ -76,8 +81,9 @@ class SpeculatorsDrafter:
         num_supervised, weight = check_slots(work)
         self.loss_scale = num_supervised / weight
         self._optimizers = its.build_optimizers(self._model, OptimizerChoice())
+        self._eager_loss = its.resolve_loss_config("ce", "eager")
         self._call = {
-            "loss_config": its.resolve_loss_config("ce", "fused" if on_cuda else "eager"),
+            "loss_config": its.resolve_loss_config("ce", "fused") if on_cuda else self._eager_loss,
             "gamma": work.loss_decay_gamma,
             "max_anchors": work.num_anchors,
         }
@@ -100,8 +106,11 @@ class SpeculatorsDrafter:
 
     def step(self, prepared: dict[str, Tensor]) -> Tensor:
         """One optimizer step."""
+        return self._step(prepared, self._call)
+
+    def _step(self, prepared: dict[str, Tensor], call: Mapping[str, Any]) -> Tensor:
         with self._autocast():
-            _, loss, _ = self._model(**prepared, **self._call)
+            _, loss, _ = self._model(**prepared, **call)
         for optimizer in self._optimizers:
             optimizer.zero_grad()
         loss.backward()
@@ -114,7 +123,7 @@ class SpeculatorsDrafter:
         """It has no such thing."""
 
     def extra(self) -> dict[str, Callable[[], Any]]:
-        """The product that makes its labels."""
+        """The product that makes its labels, and the whole step with its other loss."""
         num_slots = self._work.num_anchors * self._work.block_size
         states_QD = torch.randn(num_slots, self._work.hidden_size, device=self._device)
 
@@ -123,7 +132,10 @@ class SpeculatorsDrafter:
                 made: Tensor = self._model.verifier_lm_head(self._model.verifier_norm(states_QD))
                 return made
 
-        return {"labels": labels}
+        batch = fixed_batch(self._work, seed=1)
+        prepared = self.prepare(batch, hidden_states(self._work, batch, self._device, seed=1))
+        call = self._call | {"loss_config": self._eager_loss}
+        return {"labels": labels, "eager_loss": lambda: self._step(prepared, call)}
 
     def _says_next(self, input_ids_T: Tensor) -> Tensor:
         """Hidden states whose likeliest token is the next one: the head's own row of it, longer than any other's."""

@@ -18,6 +18,8 @@ class DrafterSystem(Protocol):
     """What is not as in the work or in the other systems, or favours one; told in the results."""
     loss_scale: float
     """Times the loss that the system reports for `check_batch` is the loss as we define it."""
+    takes_packed_rows: bool
+    """Whether a batch may be filled with samples of any length, as its own loader does it."""
 
     def prepare(self, batch: Batch, states_TF: Tensor) -> Any:
         """Lay out a batch as the system's collator does; not timed where only the step is."""

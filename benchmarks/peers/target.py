@@ -26,6 +26,12 @@ PLAIN_WAYS = ("logits", "layers", "stop")
 class TargetSystem(Protocol):
     """A frozen target at work."""
 
+    takes_packed_rows: bool
+    """Whether a batch may be filled with samples of any length."""
+
+    def rehearse(self) -> None:
+        """What it runs before its first batch, besides batches of every shape."""
+
     def forward(self, batch: Batch) -> Tensor:
         """The joined taps of the real tokens, packed: `states_TF`."""
 
@@ -33,10 +39,18 @@ class TargetSystem(Protocol):
 class OurTarget:
     """What `pipeline.roles.target` does with a batch, up to the message that a drafter gets."""
 
+    takes_packed_rows = True
+
     def __init__(self, work: Work, model: Any, device: torch.device) -> None:
         self._target = TappedTarget(model, work.layer_ids)
         self._device = device
         self._toggles = our_toggles(work, device)
+        self._longest = work.token_budget
+
+    def rehearse(self) -> None:
+        """Samples of all lengths."""
+        if self._toggles["packed-target"]:
+            self._target.rehearse_packed(self._longest)
 
     def forward(self, batch: Batch) -> Tensor:
         """Packed up to the drafter's row, checksum and all; cut to the real tokens, which copies nothing."""
@@ -57,10 +71,15 @@ class OurTarget:
 class PlainTarget:
     """transformers' model with hooks on the tapped layers."""
 
+    takes_packed_rows = False
+
     def __init__(self, work: Work, model: Any, device: torch.device, way: str) -> None:
         self._model, self._device, self._way = model, device, way
         self._layers = model.model.layers
         self._layer_ids = work.layer_ids
+
+    def rehearse(self) -> None:
+        """Nothing."""
 
     @torch.no_grad()
     def forward(self, batch: Batch) -> Tensor:

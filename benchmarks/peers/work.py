@@ -18,11 +18,17 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from pipeline.data.buckets import BatchShape, batch_shapes
+from pipeline.data.buckets import LENGTH_MULTIPLE, BatchShape, batch_shapes
+from pipeline.data.filled import fill_bins
 from pipeline.model.drafter import tap_layers
 
 STORY_SHARES_PCT = (3.8, 7.4, 10.5, 15.0, 16.6, 46.6)
 """Of the story's batches, by length bucket (story.md)."""
+
+MAX_SAMPLES = 64
+"""Of a batch."""
+FILL_FROM = 10
+"""So few of thousands of batches are the last ones, which nothing is left to fill, that they should be few here too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +83,7 @@ class Work:
     @property
     def shapes(self) -> tuple[BatchShape, ...]:
         """That batches of varying lengths have: two padded lengths a bucket."""
-        return batch_shapes(self.bucket_bounds, self.token_budget, 64)
+        return batch_shapes(self.bucket_bounds, self.token_budget, MAX_SAMPLES)
 
 
 FULL = Work()
@@ -174,6 +180,18 @@ def varying_batches(work: Work, num_batches: int, seed: int) -> list[Batch]:
         lengths = torch.randint(shortest[index], longest + 1, size, generator=generator).tolist()
         batches.append(_make_batch(work, tuple(lengths), longest, seed * 1000 + number))
     return batches
+
+
+def filled_batches(work: Work, num_batches: int, seed: int) -> list[Batch]:
+    """The same samples as systems batch them that take packed rows: some of what ten times as many batches fill."""
+    drawn = varying_batches(work, FILL_FROM * num_batches, seed)
+    samples = [length for batch in drawn for length in batch.lengths]
+    samples.sort(reverse=True)
+    sizes = [-(-length // LENGTH_MULTIPLE) for length in samples]
+    bins = fill_bins(sizes, work.token_budget // LENGTH_MULTIPLE, MAX_SAMPLES)
+    chosen = torch.randperm(len(bins), generator=torch.Generator().manual_seed(seed))[:num_batches].tolist()
+    filled = [tuple(samples[place] for place in bins[number]) for number in chosen]
+    return [_make_batch(work, lengths, max(lengths), seed * 1000 + number) for number, lengths in enumerate(filled)]
 
 
 def hidden_states(work: Work, batch: Batch, device: torch.device, seed: int) -> Tensor:

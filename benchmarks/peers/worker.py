@@ -20,7 +20,17 @@ from benchmarks.peers.qwen import random_target
 from benchmarks.peers.record import Record
 from benchmarks.peers.system import DrafterSystem
 from benchmarks.peers.target import PLAIN_WAYS, OurTarget, PlainTarget, TargetSystem
-from benchmarks.peers.work import FULL, TINY, Batch, Work, check_batch, fixed_batch, hidden_states, varying_batches
+from benchmarks.peers.work import (
+    FULL,
+    TINY,
+    Batch,
+    Work,
+    check_batch,
+    filled_batches,
+    fixed_batch,
+    hidden_states,
+    varying_batches,
+)
 from pipeline.data.buckets import BatchShape
 
 DRAFTERS = MappingProxyType(
@@ -149,7 +159,8 @@ def _varying(bench: Bench, system: DrafterSystem) -> Mapping[str, Any]:
     """A first pass over lengths never seen before, and a second over other ones, in which nothing may compile."""
     passes = []
     for seed in (20, 21):
-        batches = varying_batches(bench.work, bench.work.num_varying, seed)
+        make = filled_batches if system.takes_packed_rows else varying_batches
+        batches = make(bench.work, bench.work.num_varying, seed)
         prepared = _prepared(bench, system, batches)
         timing = bench.clock.windows(
             lambda number, ready=prepared: system.step(ready[number]),
@@ -189,14 +200,14 @@ def _target(bench: Bench, target: TargetSystem, *, varies: bool) -> Mapping[str,
     work = bench.work
     batches = [fixed_batch(work, seed=40 + number) for number in range(NUM_INPUTS)]
     met = [*(_whole(work, shape) for shape in work.shapes if varies), *batches]
-    found = {"warmup_s": bench.clock.wall_s(lambda: [target.forward(batch) for batch in met])}
+    found = {"warmup_s": bench.clock.wall_s(lambda: [target.rehearse(), *(target.forward(batch) for batch in met)])}
     found |= bench.clock.windows(
         lambda number: target.forward(batches[number % NUM_INPUTS]),
         [work.token_budget] * work.steps_a_window,
         num_windows=work.num_windows,
     ).as_json()
     if varies:
-        varying = varying_batches(work, work.num_varying, seed=50)
+        varying = (filled_batches if target.takes_packed_rows else varying_batches)(work, work.num_varying, seed=50)
         found["varying"] = bench.clock.windows(
             lambda number: target.forward(varying[number]), [batch.num_tokens for batch in varying], num_windows=1
         ).as_json()

@@ -102,8 +102,10 @@ class SearchState:
     """Every reading ever, undone ones too: each counts once."""
     group_of: Mapping[str, str] = field(default_factory=dict)
     """Run id of each launch, in the order in which they were begun → its group."""
+    first_at_s: Mapping[str, float] = field(default_factory=dict)
+    """Run id → middle of its first window."""
     windows_s: Mapping[str, float] = field(default_factory=dict)
-    """Run id → length of all its windows."""
+    """Run id → from the beginning of its first window to the end of its last, with what it took to choose them."""
     ended_s: Mapping[str, float] = field(default_factory=dict)
     """Run id → its whole life; only launches whose end was seen."""
     failures: tuple[SearchFailure, ...] = ()
@@ -244,12 +246,15 @@ def _cell_key(cell: str) -> str:
 def _add_reading(state: SearchState, reading: Reading) -> SearchState:
     run_id = reading.launch
     group = state.group_of.get(run_id, state.plan.space.group(reading.cell))
+    summed_s = state.windows_s.get(run_id, 0.0) + reading.length_s
+    spanned_s = reading.at_s - state.first_at_s.get(run_id, reading.at_s) + reading.length_s
     return replace(
         state,
         entries=(*state.entries, reading),
         seen=state.seen | {_key(reading)},
         group_of={**state.group_of, run_id: group},
-        windows_s={**state.windows_s, run_id: state.windows_s.get(run_id, 0.0) + reading.length_s},
+        first_at_s={run_id: reading.at_s, **state.first_at_s},
+        windows_s={**state.windows_s, run_id: max(summed_s, spanned_s)},
     )
 
 

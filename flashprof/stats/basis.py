@@ -155,13 +155,15 @@ def basis_of(terms: Terms, evidence: Evidence, noise: NoisePrior, factors: Float
         noise: Its sources at scale 1.
         factors: (num_readings,) how much larger the variance of each window's own noise is.
     """
+    # scipy.linalg takes 0.1 s to load, and most commands infer nothing.
+    from scipy.linalg import solve_triangular
+
     centre = float(evidence.values.mean()) if evidence.values.size else 0.0
     covariance = shared_noise(noise, (evidence.launches,) * 2, (evidence.at_s,) * 2)
     covariance += np.diag(noise.window_sd**2 * factors)
     lower = np.linalg.cholesky(covariance)
-    unlower = np.linalg.inv(lower)
-    spikes = (unlower @ evidence.rows) * terms.spike_sd
-    variances, rotation = np.linalg.eigh(spikes @ spikes.T)
+    unlower = solve_triangular(lower, np.eye(len(lower)), lower=True)
+    variances, rotation = _diagonal((unlower @ evidence.rows) * terms.spike_sd)
     whiten = rotation.T @ unlower
     scales = np.exp(noise.scale_sd * np.linspace(-SCALES_REACH, SCALES_REACH, NUM_SCALES))
     return Basis(
@@ -175,6 +177,24 @@ def basis_of(terms: Terms, evidence: Evidence, noise: NoisePrior, factors: Float
         log_volume=2 * float(np.log(np.diag(lower)).sum()),
         extra_sd=np.append(terms.extra_sd, 0.0),
     )
+
+
+def _diagonal(spikes: Floats) -> tuple[Floats, Floats]:
+    """
+    Variances (n,) and axes (n, n) of `spikes @ spikes.T`.
+
+    There are as many variances as terms, the others are 0: after 400 windows with three toggles the eigenvectors of
+    the whole matrix would take 20 times as long.
+    """
+    num, num_terms = spikes.shape
+    if num <= num_terms:
+        found = np.linalg.eigh(spikes @ spikes.T)
+        return found.eigenvalues, found.eigenvectors
+    axes, triangle = np.linalg.qr(spikes, mode="complete")
+    square = triangle[:num_terms]
+    found = np.linalg.eigh(square @ square.T)
+    axes[:, :num_terms] = axes[:, :num_terms] @ found.eigenvectors
+    return np.concatenate([found.eigenvalues, np.zeros(num - num_terms)]), axes
 
 
 def shared_noise(noise: NoisePrior, launches: tuple[Indices, Indices], at_s: tuple[Floats, Floats]) -> Floats:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pipeline.checkpoint.state import CheckpointState
 
 OF_THE_CHECKPOINT = (
-    "preset", "target", "data", "mask_token_id", "max_length", "buckets", "token_budget", "anchors",
+    "preset", "target", "data", "mask_token_id", "max_length", "buckets", "token_budget", "batches",
+    "anchors",
     "lr", "schedule", "warmup_ratio", "accumulate", "seed", "warm_start",
 )  # fmt: skip
 """Options that a resumed run cannot change: the losses would not be those of one run."""

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from flashprof.contracts.toggles import EXAMPLE
+from pipeline.presets import BUCKETED, FILLED
 
 Command = Callable[..., Any]
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -42,6 +43,11 @@ def workload_options(command: Command) -> Command:
         click.option("--buckets", help="Upper bounds of the length buckets: 128,256,512. The last: --max-length."),
         click.option(
             "--token-budget", type=click.IntRange(min=1, max=2**20), help="Most tokens a batch, padding included."
+        ),
+        click.option(
+            "--batches",
+            type=click.Choice([BUCKETED, FILLED]),
+            help="Samples of like lengths, padded; or of any lengths, filled up to the budget, as one packed row.",
         ),
         click.option("--anchors", type=click.IntRange(min=1, max=2**14), help="Blocks trained a batch."),
     )

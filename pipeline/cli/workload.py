@@ -68,7 +68,7 @@ def _data(plan: DataPlan, given: Mapping[str, Any]) -> DataPlan:
             allowed=f"{longest} or more: --max-length, padded to a multiple of {LENGTH_MULTIPLE}",
             next_command=f"--token-budget {longest}",
         )
-    return replace(plan, token_budget=budget)
+    return replace(plan, token_budget=budget, batches=given["batches"] or plan.batches)
 
 
 def _bounds(plan: DataPlan, given: Mapping[str, Any]) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
@@ -19,7 +19,7 @@ from pipeline.data.buckets import assign_shapes, batch_shapes
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """Which samples make a batch, and the shape of its tensors: one of `batch_shapes`."""
+    """Which samples make a batch, and the shape that they are read in: one of `batch_shapes`, or as they come."""
 
     bucket: int
     indices: tuple[int, ...]
@@ -27,6 +27,8 @@ class BatchPlan:
     num_rows: int
     padded_length: int
     """Tokens a row."""
+    is_packed: bool = False
+    """Whether roles must take it as one packed row: the samples' lengths are unlike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def batches_from(
     lengths_N: NDArray[np.integer],
     indices_N: NDArray[np.integer],
     *,
+    make_epoch: Callable[..., list[BatchPlan]] = plan_epoch,
     bounds: Sequence[int],
     token_budget: int,
     max_samples: int,
@@ -94,6 +97,7 @@ def batches_from(
     Args:
         lengths_N: As in `plan_epoch`, like all that is not named here.
         indices_N: At least one sample.
+        make_epoch: `plan_epoch`, or another that takes the same and makes as many batches in every epoch.
         bounds: The buckets' upper bounds.
         token_budget: In tokens.
         max_samples: A batch.
@@ -106,7 +110,7 @@ def batches_from(
     if not len(indices_N):
         raise UsageError("there is no sample to make batches of", allowed="1 or more")
     plan = partial(
-        plan_epoch,
+        make_epoch,
         lengths_N,
         indices_N,
         bounds=bounds,

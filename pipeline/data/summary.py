@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.data.batches import BatchPlan
+from pipeline.data.buckets import packed_length
 from pipeline.data.samples import SampleInfo
 from pipeline.data.split import Split
 
@@ -32,7 +33,7 @@ def startup_lines(
     """
     sizes = [len(plan.indices) for plan in plans]
     average = sum(sizes) / len(sizes)
-    num_shapes = len({(plan.num_rows, plan.padded_length) for plan in plans})
+    num_shapes = len({_shape(lengths_N, plan) for plan in plans})
     no_anchor = f"{split.num_skipped:,} skipped (no valid anchor)"
     return [
         f"{info.num_samples:,} samples loaded from {info.source} (Arrow-backed, lazy): {int(lengths_N.sum()):,} tokens",
@@ -47,7 +48,17 @@ def startup_lines(
 def padding_share(lengths_N: NDArray[np.integer], plans: Sequence[BatchPlan]) -> float:
     """The part of the batches' positions that holds no token, empty rows included."""
     num_tokens = sum(int(lengths_N[list(plan.indices)].sum()) for plan in plans)
-    return 1 - num_tokens / sum(plan.num_rows * plan.padded_length for plan in plans)
+    return 1 - num_tokens / sum(_num_positions(lengths_N, plan) for plan in plans)
+
+
+def _shape(lengths_N: NDArray[np.integer], plan: BatchPlan) -> tuple[int, int]:
+    return (1, _num_positions(lengths_N, plan)) if plan.is_packed else (plan.num_rows, plan.padded_length)
+
+
+def _num_positions(lengths_N: NDArray[np.integer], plan: BatchPlan) -> int:
+    if not plan.is_packed:
+        return plan.num_rows * plan.padded_length
+    return packed_length(int(lengths_N[list(plan.indices)].sum()))
 
 
 def _bucket_lines(plans: Sequence[BatchPlan], bounds: Sequence[int]) -> list[str]:

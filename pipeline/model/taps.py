@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pipeline.model.target_attention import MakeAttend, attend_packed, attend_padded
+from pipeline.model.target_attention import MakeAttend, attend_packed, attend_padded, rehearsal_lengths
 from pipeline.model.target_layers import TargetLayers, can_run
 
 
@@ -101,6 +101,15 @@ class TappedTarget:
         attend = make_attend(spans, self._backbone.embed_tokens.weight)
         states = self._own().forward(input_ids_T, position_T, attend, early_exit=early_exit, compiled=compiled)
         return [state_TD[None] for state_TD in states]
+
+    @torch.no_grad()
+    def rehearse_packed(self, longest: int) -> int:
+        """Let attention over packed rows meet samples of all lengths up to *longest*; returns how many it was given."""
+        like = self._backbone.embed_tokens.weight
+        lengths = rehearsal_lengths(longest, like)
+        for length in lengths:
+            attend_packed([length], like)(*self._own().empty_heads(length, like))
+        return len(lengths)
 
     def _own(self) -> TargetLayers:
         assert self._own_layers is not None, "the caller asks `has_own_layers` first"

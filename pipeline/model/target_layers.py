@@ -122,6 +122,15 @@ class TargetLayers:
                 taps.append(hidden_TD)
         return taps
 
+    def empty_heads(self, num_tokens: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of the shapes and the type that `attend` will be given, all zero."""
+        widths = self._widths()
+        query, key, value = (
+            like.new_zeros(num_tokens, heads, widths.head_dim)
+            for heads in (widths.num_heads, widths.num_kv_heads, widths.num_kv_heads)
+        )
+        return query, key, value
+
     def _widths(self) -> Widths:
         layer = self._backbone.layers[0]
         head_dim = layer.self_attn.head_dim

@@ -217,7 +217,7 @@ class Dispatcher:
             lengths=tuple(batch.lengths_B.tolist()),
             early_exit=bool(self._toggles["early-exit"]),
             compiled=bool(self._toggles["compile-target"]),
-            packed=bool(self._toggles["packed-target"]),
+            packed=plan.is_packed or bool(self._toggles["packed-target"]),
         )
 
     def _end_step(self, step: int, items: list[WorkItem]) -> None:

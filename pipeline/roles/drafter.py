@@ -16,6 +16,7 @@ from pipeline.brake import make_hold
 from pipeline.checkpoint.folder import read_state, restore
 from pipeline.checkpoint.zlab import read_plan, read_zlab
 from pipeline.checkpoint.zlab_config import ZlabPlan
+from pipeline.data.buckets import packed_length
 from pipeline.model.drafter import Drafter
 from pipeline.model.tables import FrozenTables
 from pipeline.model.target import drafter_shape, load_tables, target_layer_ids
@@ -28,7 +29,7 @@ from pipeline.train.peers import Agreement, Peers
 from pipeline.train.saver import ModelFacts, Saver
 from pipeline.train.step import DrafterStep, Learner, StepInput, StepResult
 from pipeline.train.tensorboard import open_sink
-from pipeline.transport.messages import ROW_MULTIPLE, HiddenStates
+from pipeline.transport.messages import HiddenStates
 from pipeline.transport.queue import Inbox, post
 from pipeline.ways import Ways
 
@@ -221,7 +222,7 @@ def synthetic_row(shape: Rehearsal, num_features: int, device: torch.device) -> 
     """Random hidden states of a shape that the run will meet."""
     lengths = (shape.padded_length,) * shape.num_samples
     num_tokens = sum(lengths)
-    padded_row = -(-num_tokens // ROW_MULTIPLE) * ROW_MULTIPLE
+    padded_row = packed_length(num_tokens)
     return HiddenStates(
         step=0,
         hidden_TF=torch.randn(padded_row, num_features, device=device),

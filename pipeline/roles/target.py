@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flashprof.contracts.errors import UsageError
 from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import WAIT, Emitter
 from pipeline.faults import Pack, make_pack
 from pipeline.model.checksum import kept_bit_sum
 from pipeline.model.taps import TappedTarget
 from pipeline.model.target import load_target, target_layer_ids
+from pipeline.model.target_layers import KNOWN_LAYERS
+from pipeline.presets import BUCKETED, FILLED
 from pipeline.roles.worker import Rehearsal, WorkerSeat, report_ready
 from pipeline.train.evidence import Evidence
 from pipeline.transport.carriers import Carrier
@@ -87,12 +90,18 @@ def _load(seat: WorkerSeat, emitter: Emitter) -> Tools:
     model: Any = load_target(config.preset, config.cache, device=seat.device)
     layer_ids = target_layer_ids(config.preset, model.config)
     target = TappedTarget(model, layer_ids)
+    must_pack = config.preset.data.batches == FILLED
+    if must_pack:
+        check_packs(target, type(model).__name__)
     evidence = Evidence(emitter, reserved=lambda: None)
     shapes = seat.rehearsals if config.toggles["warmup"] else ()
     for shape in shapes:
         compute(target, _rehearsal(shape, config.toggles), seat.device)
+    num_lengths = 0
+    if shapes and (must_pack or config.toggles["packed-target"]) and target.has_own_layers:
+        num_lengths = target.rehearse_packed(config.preset.data.max_length)
     ways = Ways(emitter)
-    ways.note("load", f"shapes rehearsed: {len(shapes)}")
+    ways.note("load", f"shapes rehearsed: {len(shapes)}, lengths: {num_lengths}")
     return Tools(
         target=target,
         num_layers={False: model.config.get_text_config().num_hidden_layers, True: layer_ids[-1] + 1},
@@ -101,6 +110,22 @@ def _load(seat: WorkerSeat, emitter: Emitter) -> Tools:
         ways=ways,
         evidence=evidence,
     )
+
+
+def check_packs(target: TappedTarget, name: str) -> None:
+    """
+    Make sure that *target*, whose class is *name*, can take packed rows.
+
+    Raises:
+        UsageError: It goes transformers' own way only, which would read a packed row as one text.
+    """
+    if not target.has_own_layers:
+        raise UsageError(
+            f"--batches {FILLED} makes packed rows, which this target's own forward would read as one text",
+            offered=name,
+            allowed=f"targets of plain {' or '.join(KNOWN_LAYERS)}s",
+            next_command=f"--batches {BUCKETED}",
+        )
 
 
 def _serve(seat: WorkerSeat, emitter: Emitter, tools: Tools, item: WorkItem) -> Rows:
@@ -165,7 +190,7 @@ def _rehearsal(shape: Rehearsal, toggles: ToggleValues) -> WorkItem:
         lengths=(shape.padded_length,) * shape.num_samples,
         early_exit=bool(toggles["early-exit"]),
         compiled=bool(toggles["compile-target"]),
-        packed=bool(toggles["packed-target"]),
+        packed=shape.is_packed or bool(toggles["packed-target"]),
     )
 
 

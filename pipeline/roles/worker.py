@@ -32,6 +32,8 @@ class Rehearsal:
 
     num_samples: int
     padded_length: int
+    is_packed: bool = False
+    """Whether it is one packed row, whatever the toggles say."""
 
 
 @dataclass(frozen=True, kw_only=True)

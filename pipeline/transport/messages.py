@@ -8,9 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from flashprof.contracts.control import Command
-
-ROW_MULTIPLE = 128
-"""Packed rows are padded to this, so that shapes are few and blocks of the sparse mask are whole."""
+from pipeline.data.buckets import packed_length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +45,7 @@ class WorkItem:
     @property
     def padded_row(self) -> int:
         """Length of the packed row."""
-        return -(-self.num_tokens // ROW_MULTIPLE) * ROW_MULTIPLE
+        return packed_length(self.num_tokens)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from benchmarks.peers.work import (
     check_batch,
     check_slots,
     drafter_tflop,
+    filled_batches,
     fixed_batch,
     hidden_states,
     varying_batches,
@@ -60,6 +61,18 @@ def test_buckets_come_in_the_storys_proportion() -> None:
 
     # 46.6 % of the story's 99.9 %, within three deviations of 2,000 draws.
     assert abs(0.466 - longest) < 0.034
+
+
+@given(seed=st.integers(0, 100))
+@settings(max_examples=5, deadline=None)
+def test_filled_batches_are_as_full_as_fixed_ones_nearly(seed: int) -> None:
+    batches = filled_batches(FULL, 16, seed)
+    held = [batch.num_tokens for batch in batches]
+
+    assert 16 == len(batches)
+    assert max(held) <= FULL.token_budget
+    assert sum(held) > 0.93 * 16 * FULL.token_budget
+    assert all(batch.num_tokens == int(batch.is_token_BS.sum()) for batch in batches)
 
 
 def test_packing_drops_padding_between_samples_and_adds_it_behind() -> None:

@@ -56,6 +56,7 @@ def test_facts_are_texts_with_names_of_the_sections_it_may_speak_of() -> None:
         (preset("data", token_budget=4096), "data.token_budget"),
         (preset("data", bucket_bounds=(512, 1024)), "data.bucket_bounds"),
         (preset("data", max_samples=2), "data.max_samples"),
+        (preset("data", batches="filled"), "data.batches"),
         (preset("data", max_length=512), "data.max_length"),
         (preset("drafter", num_anchors=8), "drafter.num_anchors"),
         (preset("target", num_layers=7), "target.num_layers"),

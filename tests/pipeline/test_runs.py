@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import signal
 import threading
@@ -22,7 +23,8 @@ from flashprof.contracts.errors import SubjectError
 from flashprof.contracts.events import EventLog
 from flashprof.contracts.outcome import Outcome
 from flashprof.stats.sanity import check_numbers
-from pipeline.presets import TINY
+from pipeline.data.buckets import ROW_MULTIPLE
+from pipeline.presets import FILLED, TINY
 from pipeline.signals import StopSignals
 from pipeline.toggles import ROUNDING
 
@@ -92,6 +94,20 @@ def test_compiled_and_closed_forms_change_numbers_by_rounding_at_most(
 
     assert losses_of_none == pytest.approx(run.gauges("loss"), rel=ROUNDING)
     assert 1 == len([mark for mark in run.logs["drafter-0"].marks if mark.name == "compile"])
+
+
+def test_filled_batches_are_packed_rows_with_hardly_any_padding(train: Train) -> None:
+    preset = replace(LIGHT, data=replace(LIGHT.data, batches=FILLED))
+
+    filled = train("warmup", preset=preset, num_steps=6)
+
+    steps = filled.logs["target-0"].steps
+    assert 0.93 * 1024 < sum(step.num_tokens for step in steps) / len(steps)
+    assert all(step.num_padding_tokens < ROW_MULTIPLE for step in steps)
+    ways = {mark.detail["way"] for mark in filled.logs["target-0"].marks if mark.detail.get("phase") == "forward"}
+    assert {"layers: 6, eager, packed"} == ways
+    assert re.search(r"batch shapes; [0-3]\.[0-9] % padding", filled.said)
+    assert {0.0} == {gauge.value for gauge in filled.logs["drafter-0"].gauges if gauge.name == "hidden_mismatch"}
 
 
 def test_accumulated_batches_make_one_step(train: Train) -> None:

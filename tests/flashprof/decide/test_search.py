@@ -157,7 +157,7 @@ def test_the_budget_ends_it_and_says_how_much_longer() -> None:
 
 
 def test_who_is_less_likely_than_not_is_not_named() -> None:
-    run = drive(replace(cold_plan(COMMITS), rule=SearchRule(budget_s=150.0)), CULPRIT)
+    run = drive(replace(cold_plan(COMMITS), rule=SearchRule(budget_s=160.0)), CULPRIT)
     best = run.answer.beliefs[0]
 
     assert best.probability < 0.5

@@ -63,7 +63,7 @@ def test_an_undone_reading_stays_undone_when_it_is_delivered_again() -> None:
 
     assert (first.reading,) == state.readings
     assert (first.reading,) == after(first, UserSkipped(cell="a"), Undone(num=1)).readings
-    assert 6.0 + 45.0 == state.spent_s
+    assert 7.0 + 45.0 == state.spent_s
 
 
 def test_a_skip_by_the_user_leaves_the_cell_out_until_it_is_undone() -> None:
@@ -76,12 +76,19 @@ def test_a_skip_by_the_user_leaves_the_cell_out_until_it_is_undone() -> None:
 def test_a_launch_that_still_runs_counts_its_start_and_then_its_whole_life() -> None:
     running = after(search_reading("good", 0), search_reading("bad", 1))
 
-    assert ("hot-1", 51.0) == (running.running, running.spent_s)
+    assert ("hot-1", 52.0) == (running.running, running.spent_s)
     assert (None, 50.0) == (
         observe(running, ended(Outcome.COMPLETED)).running,
         observe(running, ended(Outcome.COMPLETED)).spent_s,
     )
     assert (None, "hot-2") == (observe(running, CallBegan()).running, observe(running, CallBegan()).next_run_id("hot-"))
+
+
+def test_time_between_windows_is_spent_too() -> None:
+    """Choosing the next window took 50 s of 60 once: the user's budget is of what it all takes."""
+    soon, late = (after(search_reading("good", 0), search_reading("bad", num)) for num in (1, 101))
+
+    assert soon.spent_s + 400 == late.spent_s
 
 
 def test_a_crash_is_tried_again_and_then_its_cell_is_left_out() -> None:

@@ -13,7 +13,7 @@ from pipeline.presets import TINY
 
 NOTHING = dict.fromkeys(
     (
-        "target", "data", "mask_token_id", "max_length", "buckets", "token_budget", "anchors",
+        "target", "data", "mask_token_id", "max_length", "buckets", "token_budget", "batches", "anchors",
         "lr", "schedule", "warmup_ratio", "accumulate",
     )
 )  # fmt: skip
@@ -90,6 +90,10 @@ def test_what_does_not_fit_is_refused_with_a_remedy(given: dict[str, Any]) -> No
         make(**given)
 
     assert caught.value.next_command
+
+
+def test_batches_are_filled_where_that_is_asked_for() -> None:
+    assert ("bucketed", "filled") == (make().data.batches, make(batches="filled").data.batches)
 
 
 def test_the_budget_that_is_advised_holds_the_longest_sample_padded() -> None:

@@ -45,3 +45,11 @@ def test_padding_is_rows_that_are_short_and_rows_that_are_empty() -> None:
     plans = [BatchPlan(0, (0,), 2, 32), BatchPlan(0, (1, 2), 2, 32)]
 
     assert pytest.approx(1 - (16 + 32 + 24) / 128) == padding_share(np.array([16, 32, 24]), plans)
+
+
+def test_of_a_packed_row_only_its_end_is_padding() -> None:
+    plans = [BatchPlan(0, (0, 1), 2, 300, is_packed=True), BatchPlan(0, (2,), 1, 96, is_packed=True)]
+    lines = startup_lines(INFO, np.array([300, 50, 96]), SPLIT, plans, (512,))
+
+    assert pytest.approx(1 - (350 + 96) / (384 + 128)) == padding_share(np.array([300, 50, 96]), plans)
+    assert "2 batch shapes; 12.9 % padding" == lines[4]

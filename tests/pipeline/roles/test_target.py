@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trainer_config import some_config
 
+from flashprof.contracts.errors import UsageError
 from flashprof.contracts.events import decode
 from flashprof.emit import connect
 from pipeline.model.checksum import bit_sum
 from pipeline.model.taps import TappedTarget, pack
-from pipeline.roles.target import compute, lay_out, own_way, pack_message, run_target
+from pipeline.roles.target import check_packs, compute, lay_out, own_way, pack_message, run_target
 from pipeline.roles.worker import WorkerSeat
 from pipeline.transport.messages import HiddenStates, WorkItem
 from pipeline.transport.queue import HiddenStateQueue, create_queue
@@ -120,6 +121,15 @@ def test_unknown_layers_go_transformers_way_and_say_so() -> None:
     assert not rows.is_packed
     assert 2 * 10 - 11 == rows.num_padding_tokens == pack_message(item, rows, states, pack).num_padding_tokens
     assert [(2, 10, 32)] * 2 == [tuple(state.shape) for state in states]
+
+
+def test_a_target_that_cannot_take_packed_rows_is_refused_with_the_way_out(target: TappedTarget) -> None:
+    check_packs(target, "Qwen3ForCausalLM")
+
+    with pytest.raises(UsageError, match="as one text") as raised:
+        check_packs(make_target("Qwen3", attention_bias=True), "Qwen3ForCausalLM")
+    assert "--batches bucketed" == raised.value.next_command
+    assert "Qwen3ForCausalLM" == raised.value.offered
 
 
 def make_seat(folder: Path, status: Any, queue: HiddenStateQueue) -> WorkerSeat:
