@@ -112,7 +112,6 @@ class _Hypotheses:
         return _Hypotheses(members=self.members[chosen], log_weights=self.log_weights[chosen])
 
 
-@threadpool_limits.wrap(limits=1, user_api="blas")
 def infer(terms: Terms, evidence: Evidence, noise: NoisePrior) -> Posterior:
     """
     Weigh all hypotheses up to `terms.max_active` terms, large ones by a beam search.
@@ -133,6 +132,11 @@ def infer(terms: Terms, evidence: Evidence, noise: NoisePrior) -> Posterior:
 
     Calibration: tests/flashprof/stats/test_posterior.py, benchmarks/bisect_simulation.py.
     """
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _infer(terms, evidence, noise)
+
+
+def _infer(terms: Terms, evidence: Evidence, noise: NoisePrior) -> Posterior:
     num = len(evidence.values)
     assert evidence.rows.shape == (num, len(terms.names))
     factors = np.ones(num)
