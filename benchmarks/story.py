@@ -243,6 +243,7 @@ def _share(name: str, effect: Mapping[str, Any], note: str) -> Measure:
 
 
 def _workload(given: Mapping[str, Any]) -> Workload:
+    # What the machine refuses is off in both ends: a running subject would refuse to switch it.
     refused = machine_refuses(REGISTRY)
     cold = [toggle.name for toggle in REGISTRY if not toggle.hot and toggle.name not in refused]
     return Workload(
@@ -250,7 +251,7 @@ def _workload(given: Mapping[str, Any]) -> Workload:
         topology=given["topology"],
         train=given["train"],
         settings=given["settings"],
-        good="all",
+        good=",".join(("all", *(f"-{name}" for name in refused))),
         bad=",".join(("none", *cold)),
     )
 
