@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from flashprof.contracts.errors import FormatError
 from flashprof.contracts.toggles import ToggleValues
-from pipeline.presets import SLIDING, Preset
+from pipeline.presets import BUCKETED, SLIDING, Preset
 
 if TYPE_CHECKING:
     from pipeline.model.shape import DrafterShape
 
 FORMAT = "flashprof-checkpoint"
 MAJOR = 1
-MINOR = 0
+MINOR = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +85,7 @@ def state_from_json(text: str, *, where: str) -> CheckpointState:
     if not isinstance(document, dict):
         raise FormatError("not a checkpoint's state: no JSON object", where=where)
     _check_version(document, where)
+    _add_later(document)
     state: CheckpointState = _decode(CheckpointState, document, where, "")
     return state
 
@@ -99,6 +100,14 @@ def _check_version(document: dict[str, Any], where: str) -> None:
         allowed=f"{FORMAT} version {MAJOR}.{MINOR}, and any other {MAJOR}.x",
         next_command="read it with the FlashProf that wrote it",
     )
+
+
+def _add_later(document: dict[str, Any]) -> None:
+    """What files of version 1.0 cannot have: `preset.data.batches`, and theirs were all bucketed."""
+    preset = document.get("preset")
+    data = preset.get("data") if isinstance(preset, dict) else None
+    if document["version"] == f"{MAJOR}.0" and isinstance(data, dict):
+        data.setdefault("batches", BUCKETED)
 
 
 def _decode(kind: Any, raw: Any, where: str, name: str) -> Any:

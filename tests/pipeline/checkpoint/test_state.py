@@ -59,6 +59,15 @@ def without(document: dict[str, Any], path: tuple[str, ...]) -> str:
     return json.dumps(copy)
 
 
+def test_a_file_of_the_first_version_is_of_a_run_with_bucketed_batches(make_state: MakeState) -> None:
+    state = make_state()
+    document = json.loads(without(json.loads(state_to_json(state)), ("preset", "data", "batches")))
+
+    assert state == state_from_json(json.dumps(document | {"version": "1.0"}), where="state.json")
+    with pytest.raises(FormatError, match="batches"):
+        state_from_json(json.dumps(document), where="state.json")
+
+
 def test_every_missing_field_is_named(make_state: MakeState) -> None:
     document = json.loads(state_to_json(make_state()))
     # Toggles are a mapping: a trainer with fewer of them is no damage.
