@@ -100,7 +100,7 @@ def test_an_unknown_version_names_both(make_state: MakeState, change: dict[str, 
     with pytest.raises(FormatError) as caught:
         state_from_json(json.dumps(document), where="state.json")
     assert str(document["version"]) in caught.value.what
-    assert "version 1.0" in (caught.value.allowed or "")
+    assert "version 1.1" in (caught.value.allowed or "")
 
 
 @pytest.mark.parametrize(

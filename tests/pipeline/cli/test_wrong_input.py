@@ -80,7 +80,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     whole = _make_checkpoint(root / "run")
     write_zlab(root / "drafter", read_state(whole), load_weights(whole), dtype="float32")
-    _damaged(whole, root / "future", STATE, lambda text: text.replace('"version": "1.0"', '"version": "9.0"'))
+    _damaged(whole, root / "future", STATE, lambda text: text.replace('"version": "1.1"', '"version": "9.0"'))
     _damaged(whole, root / "torn", STATE, lambda text: text[: len(text) // 2])
     _damaged(whole, root / "typed", STATE, lambda text: text.replace('"block_size": 8', '"block_size": "x"'))
     _damaged(whole, root / "cut-model", MODEL, None)
