@@ -10,7 +10,7 @@ from flashprof.emit import connect
 from pipeline.cell import cell_facts
 from pipeline.config import TrainConfig
 from pipeline.crew import Crew
-from pipeline.data.batches import BatchPlan, batches_from, plan_epoch
+from pipeline.data.batches import BatchPlan, batch_rule, batches_from, plan_epoch
 from pipeline.data.filled import fill_epoch
 from pipeline.data.samples import open_samples
 from pipeline.data.summary import startup_lines
@@ -40,14 +40,9 @@ def train(config: TrainConfig, context: Any, signals: StopSignals) -> None:
     data, samples = config.preset.data, open_samples(config.preset, cache=config.cache)
     lengths_N = samples.lengths_N
     split = samples.split(block_size=config.preset.drafter.block_size, held_out_share=data.held_out_share)
-    rule = {
-        "bounds": data.bucket_bounds,
-        "token_budget": data.token_budget,
-        "max_samples": data.max_samples,
-        "seed": config.seed,
-    }
+    rule = batch_rule(data, config.seed)
     make_epoch = fill_epoch if data.batches == FILLED else plan_epoch
-    epoch = make_epoch(lengths_N, split.train_N, epoch=0, **rule)
+    epoch = make_epoch(lengths_N, split.train_N, rule, 0)
     if config.host.rank == 0:
         say(*startup_lines(samples.info, lengths_N, split, epoch, data.bucket_bounds))
     with Crew(config, context, samples.info.mask_token_id, rehearsals(epoch, data.token_budget)) as crew:
@@ -64,7 +59,7 @@ def train(config: TrainConfig, context: Any, signals: StopSignals) -> None:
             should_stop=lambda: bool(signals.received),
             check_workers=crew.check,
         )
-        batches = batches_from(lengths_N, split.train_N, make_epoch=make_epoch, first=config.num_batches_before, **rule)
+        batches = batches_from(lengths_N, split.train_N, rule, first=config.num_batches_before, make_epoch=make_epoch)
         num_steps = Dispatcher(config, samples.dataset, batches, emitter, lines).run()
         crew.finish()
         emitter.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
@@ -15,6 +15,26 @@ from numpy.typing import NDArray
 
 from flashprof.contracts.errors import UsageError
 from pipeline.data.buckets import assign_shapes, batch_shapes
+from pipeline.presets import DataPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRule:
+    """How samples become batches."""
+
+    bounds: tuple[int, ...]
+    """The buckets' upper bounds in tokens, inclusive."""
+    token_budget: int
+    """Bound on a batch's tokens, padding included."""
+    max_samples: int
+    """Bound on a batch's samples."""
+    seed: int
+    """Of the run."""
+
+
+def batch_rule(data: DataPlan, seed: int) -> BatchRule:
+    """The rule of a workload's data, for a run of *seed*."""
+    return BatchRule(bounds=data.bucket_bounds, token_budget=data.token_budget, max_samples=data.max_samples, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +63,12 @@ class Batch:
     """int64, real samples only: tokens without padding."""
 
 
+MakeEpoch = Callable[[NDArray[np.integer], NDArray[np.integer], BatchRule, int], list[BatchPlan]]
+"""As `plan_epoch`."""
+
+
 def plan_epoch(
-    lengths_N: NDArray[np.integer],
-    indices_N: NDArray[np.integer],
-    *,
-    bounds: Sequence[int],
-    token_budget: int,
-    max_samples: int,
-    seed: int,
-    epoch: int,
+    lengths_N: NDArray[np.integer], indices_N: NDArray[np.integer], rule: BatchRule, epoch: int
 ) -> list[BatchPlan]:
     """
     Deal each of *indices_N* into exactly one batch of like lengths, in an order drawn from seed and epoch.
@@ -59,18 +76,15 @@ def plan_epoch(
     Args:
         lengths_N: Tokens of every sample of the data set.
         indices_N: The samples that are dealt, such as `Split.train_N`.
-        bounds: The buckets' upper bounds, inclusive.
-        token_budget: Bound on a batch's rows times its padded length.
-        max_samples: Bound on a batch's samples.
-        seed: Of the run.
+        rule: Its budget holds a batch's rows times their padded length.
         epoch: From 0; each has an order of its own, and all have as many batches.
 
     Raises:
         UsageError: The bounds do not rise, a row of the last bucket is over the budget, or a sample is longer.
     """
-    shapes = batch_shapes(bounds, token_budget, max_samples)
-    shape_N = assign_shapes(lengths_N[indices_N], shapes, bounds)
-    rng = np.random.default_rng((seed, epoch))
+    shapes = batch_shapes(rule.bounds, rule.token_budget, rule.max_samples)
+    shape_N = assign_shapes(lengths_N[indices_N], shapes, rule.bounds)
+    rng = np.random.default_rng((rule.seed, epoch))
     plans = []
     for number, shape in enumerate(shapes):
         order = rng.permutation(indices_N[shape_N == number]).tolist()
@@ -83,13 +97,10 @@ def plan_epoch(
 def batches_from(
     lengths_N: NDArray[np.integer],
     indices_N: NDArray[np.integer],
+    rule: BatchRule,
     *,
-    make_epoch: Callable[..., list[BatchPlan]] = plan_epoch,
-    bounds: Sequence[int],
-    token_budget: int,
-    max_samples: int,
-    seed: int,
     first: int,
+    make_epoch: MakeEpoch = plan_epoch,
 ) -> Iterator[BatchPlan]:
     """
     The run's batches from number *first* on, epoch after epoch without end; no sample is read to get there.
@@ -97,30 +108,19 @@ def batches_from(
     Args:
         lengths_N: As in `plan_epoch`, like all that is not named here.
         indices_N: At least one sample.
-        make_epoch: `plan_epoch`, or another that takes the same and makes as many batches in every epoch.
-        bounds: The buckets' upper bounds.
-        token_budget: In tokens.
-        max_samples: A batch.
-        seed: Of the run.
+        rule: Of the run.
         first: Batches that were dealt before, over all epochs.
+        make_epoch: `plan_epoch`, or another that makes as many batches in every epoch.
 
     Raises:
         UsageError: As in `plan_epoch`, or there is no sample.
     """
     if not len(indices_N):
         raise UsageError("there is no sample to make batches of", allowed="1 or more")
-    plan = partial(
-        make_epoch,
-        lengths_N,
-        indices_N,
-        bounds=bounds,
-        token_budget=token_budget,
-        max_samples=max_samples,
-        seed=seed,
-    )
-    epoch, num_dealt = divmod(first, len(plan(epoch=0)))
-    later = (plan(epoch=number) for number in count(epoch + 1))
-    return chain(plan(epoch=epoch)[num_dealt:], chain.from_iterable(later))
+    plan = partial(make_epoch, lengths_N, indices_N, rule)
+    epoch, num_dealt = divmod(first, len(plan(0)))
+    later = (plan(number) for number in count(epoch + 1))
+    return chain(plan(epoch)[num_dealt:], chain.from_iterable(later))
 
 
 def collate(dataset: datasets.Dataset, plan: BatchPlan) -> Batch:

@@ -14,19 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.data.batches import BatchPlan
+from pipeline.data.batches import BatchPlan, BatchRule
 from pipeline.data.buckets import LENGTH_MULTIPLE, assign_buckets
 
 
 def fill_epoch(
-    lengths_N: NDArray[np.integer],
-    indices_N: NDArray[np.integer],
-    *,
-    bounds: Sequence[int],
-    token_budget: int,
-    max_samples: int,
-    seed: int,
-    epoch: int,
+    lengths_N: NDArray[np.integer], indices_N: NDArray[np.integer], rule: BatchRule, epoch: int
 ) -> list[BatchPlan]:
     """
     Deal each of *indices_N* into exactly one batch, each as full as it goes; in an order drawn from seed and epoch.
@@ -37,22 +30,20 @@ def fill_epoch(
     Args:
         lengths_N: Tokens of every sample of the data set.
         indices_N: The samples that are dealt.
-        bounds: The buckets' upper bounds, inclusive; a batch counts to the one of its longest sample.
-        token_budget: Bound on a batch's tokens, each sample's rounded up to a multiple of 32.
-        max_samples: Bound on a batch's samples.
-        seed: Of the run.
+        rule: Its budget holds the samples' lengths, each rounded up to a multiple of 32. A batch counts to the bucket
+            of its longest sample.
         epoch: From 0.
 
     Raises:
         UsageError: The bounds do not rise, or a sample is longer than the last.
     """
-    buckets_N = assign_buckets(lengths_N[indices_N], bounds)
+    buckets_N = assign_buckets(lengths_N[indices_N], rule.bounds)
     sizes_N = -(-lengths_N[indices_N] // LENGTH_MULTIPLE)
-    rng = np.random.default_rng((seed, epoch))
+    rng = np.random.default_rng((rule.seed, epoch))
     drawn_N = rng.permutation(len(indices_N))
     # The longest first; among equals as drawn.
     drawn_N = drawn_N[np.argsort(-sizes_N[drawn_N], kind="stable")]
-    batches = fill_bins(sizes_N[drawn_N].tolist(), token_budget // LENGTH_MULTIPLE, max_samples)
+    batches = fill_bins(sizes_N[drawn_N].tolist(), rule.token_budget // LENGTH_MULTIPLE, rule.max_samples)
     return [_plan(drawn_N[batches[i]], indices_N, lengths_N, buckets_N) for i in rng.permutation(len(batches))]
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flashprof.contracts.errors import UsageError
-from pipeline.data.batches import BatchPlan, collate, plan_epoch
+from pipeline.data.batches import BatchPlan, batch_rule, collate, plan_epoch
 from pipeline.evaluate.drafting import CachedDrafter
 from pipeline.evaluate.generate import (
     Difference,
@@ -194,16 +194,7 @@ def evaluations(subject: Subject, text: HeldOutText, effort: Effort) -> Iterator
 def plan_batches(text: HeldOutText, effort: Effort) -> list[BatchPlan]:
     """The held-out batches that this effort draws."""
     lengths_N = np.asarray(text.dataset.data.column("length").to_numpy(), dtype=np.int64)
-    plans = plan_epoch(
-        lengths_N,
-        text.indices_N,
-        bounds=text.data.bucket_bounds,
-        token_budget=text.data.token_budget,
-        max_samples=text.data.max_samples,
-        seed=effort.seed,
-        epoch=0,
-    )
-    return plans[: effort.num_batches]
+    return plan_epoch(lengths_N, text.indices_N, batch_rule(text.data, effort.seed), 0)[: effort.num_batches]
 
 
 def num_results(text: HeldOutText, effort: Effort) -> int:

@@ -7,36 +7,20 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+from epochs import BOUNDS, batch_rule, make_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashprof.contracts.errors import UsageError
-from pipeline.data.batches import Batch, BatchPlan, batches_from, collate, plan_epoch
+from pipeline.data.batches import Batch, BatchPlan, BatchRule, batches_from, collate, plan_epoch
 from pipeline.data.buckets import batch_shapes
 from pipeline.data.samples import Samples
 
-BOUNDS = (100, 256, 500)
 lengths = st.lists(st.integers(1, 500), max_size=120)
 
 
-def plan(
-    lengths: list[int],
-    chosen: list[int] | None = None,
-    *,
-    budget: int = 1024,
-    most: int = 8,
-    epoch: int = 0,
-    seed: int = 0,
-) -> list[BatchPlan]:
-    return plan_epoch(
-        np.array(lengths, dtype=np.int64),
-        np.array(range(len(lengths)) if chosen is None else chosen, dtype=np.int64),
-        bounds=BOUNDS,
-        token_budget=budget,
-        max_samples=most,
-        seed=seed,
-        epoch=epoch,
-    )
+def plan(lengths: list[int], chosen: list[int] | None = None, *, epoch: int = 0, **of_rule: int) -> list[BatchPlan]:
+    return make_plan(plan_epoch, lengths, chosen, rule=batch_rule(**of_rule), epoch=epoch)
 
 
 @settings(max_examples=100, deadline=None)
@@ -96,37 +80,31 @@ def test_every_process_and_machine_plans_the_same_epoch() -> None:
     lengths=st.lists(st.integers(1, 500), min_size=1, max_size=60), first=st.integers(0, 100), seed=st.integers(0, 9)
 )
 def test_a_run_that_starts_later_gets_the_batches_that_were_left(lengths: list[int], first: int, seed: int) -> None:
-    every = np.arange(len(lengths))
-    rules = {"bounds": BOUNDS, "token_budget": 1024, "max_samples": 8, "seed": seed}
-    whole = list(islice(batches_from(np.array(lengths), every, first=0, **rules), first + 30))
+    given = (np.array(lengths), np.arange(len(lengths)), batch_rule(seed=seed))
+    whole = list(islice(batches_from(*given, first=0), first + 30))
 
-    assert whole[first:] == list(islice(batches_from(np.array(lengths), every, first=first, **rules), 30))
+    assert whole[first:] == list(islice(batches_from(*given, first=first), 30))
     assert whole[: len(plan(lengths, seed=seed))] == plan(lengths, seed=seed)[: len(whole)]
 
 
 def test_a_far_position_costs_two_plans_and_no_walk() -> None:
     """Were batches counted off one by one, a million million of them would not end."""
-    batches = batches_from(
-        np.array([30, 40]), np.arange(2), bounds=(64,), token_budget=64, max_samples=1, seed=0, first=10**12
-    )
+    batches = batches_from(np.array([30, 40]), np.arange(2), batch_rule(budget=512, most=1), first=10**12)
 
     assert next(batches).num_rows == 1
 
 
 def test_batches_of_no_samples_are_refused_at_once() -> None:
     with pytest.raises(UsageError, match="no sample"):
-        batches_from(
-            np.array([5]), np.array([], dtype=int), bounds=(64,), token_budget=64, max_samples=1, seed=0, first=0
-        )
+        batches_from(np.array([5]), np.array([], dtype=int), batch_rule(), first=0)
 
 
 @pytest.fixture(scope="module")
 def partial_batch(stdlib_samples: Samples) -> tuple[BatchPlan, Batch]:
     """A batch with several samples and an empty row."""
     lengths_N = stdlib_samples.lengths_N
-    plans = plan_epoch(
-        lengths_N, np.arange(len(lengths_N)), bounds=(128, 512), token_budget=2048, max_samples=64, seed=0, epoch=0
-    )
+    rule = BatchRule(bounds=(128, 512), token_budget=2048, max_samples=64, seed=0)
+    plans = plan_epoch(lengths_N, np.arange(len(lengths_N)), rule, 0)
     chosen = next(batch for batch in plans if 2 < len(batch.indices) < batch.num_rows)
     return chosen, collate(stdlib_samples.dataset, chosen)
 

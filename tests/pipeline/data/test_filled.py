@@ -6,6 +6,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from epochs import BOUNDS, batch_rule, make_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,27 +14,9 @@ from flashprof.contracts.errors import UsageError
 from pipeline.data.batches import BatchPlan, batches_from
 from pipeline.data.filled import fill_bins, fill_epoch
 
-BOUNDS = (100, 256, 500)
 
-
-def plan(
-    lengths: list[int],
-    chosen: list[int] | None = None,
-    *,
-    budget: int = 1024,
-    most: int = 8,
-    epoch: int = 0,
-    seed: int = 0,
-) -> list[BatchPlan]:
-    return fill_epoch(
-        np.array(lengths, dtype=np.int64),
-        np.array(range(len(lengths)) if chosen is None else chosen, dtype=np.int64),
-        bounds=BOUNDS,
-        token_budget=budget,
-        max_samples=most,
-        seed=seed,
-        epoch=epoch,
-    )
+def plan(lengths: list[int], chosen: list[int] | None = None, *, epoch: int = 0, **of_rule: int) -> list[BatchPlan]:
+    return make_plan(fill_epoch, lengths, chosen, rule=batch_rule(**of_rule), epoch=epoch)
 
 
 @settings(max_examples=100, deadline=None)
@@ -104,11 +87,10 @@ def test_every_process_and_machine_plans_the_same_epoch() -> None:
 
 
 def test_a_run_that_starts_later_gets_the_batches_that_were_left() -> None:
-    lengths = np.arange(1, 101)
-    rules = {"bounds": BOUNDS, "token_budget": 512, "max_samples": 8, "seed": 3, "make_epoch": fill_epoch}
-    whole = list(islice(batches_from(lengths, np.arange(100), first=0, **rules), 60))
+    given = (np.arange(1, 101), np.arange(100), batch_rule(budget=512, seed=3))
+    whole = list(islice(batches_from(*given, first=0, make_epoch=fill_epoch), 60))
 
-    assert whole[23:] == list(islice(batches_from(lengths, np.arange(100), first=23, **rules), 37))
+    assert whole[23:] == list(islice(batches_from(*given, first=23, make_epoch=fill_epoch), 37))
 
 
 @pytest.mark.parametrize(("lengths", "message"), [([501], "longer than the last"), ([90, 900], "longer than the last")])

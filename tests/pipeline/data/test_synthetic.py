@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from flashprof.contracts.errors import UsageError
-from pipeline.data.batches import plan_epoch
+from pipeline.data.batches import batch_rule, plan_epoch
 from pipeline.data.samples import open_samples
 from pipeline.data.synthetic import BATCH_SHARES, synthetic_lengths
 from pipeline.presets import QWEN3_8B_RANDOM, Preset
@@ -25,16 +25,9 @@ SHORT = replace(
 
 @pytest.mark.parametrize("token_budget", [8192, 16_384, 26_624])
 def test_batches_are_shared_among_buckets_as_the_team_counted_them(token_budget: int) -> None:
-    lengths_N = synthetic_lengths(replace(STORY, token_budget=token_budget))
-    plans = plan_epoch(
-        lengths_N,
-        np.arange(len(lengths_N)),
-        bounds=STORY.bucket_bounds,
-        token_budget=token_budget,
-        max_samples=STORY.max_samples,
-        seed=0,
-        epoch=0,
-    )
+    data = replace(STORY, token_budget=token_budget)
+    lengths_N = synthetic_lengths(data)
+    plans = plan_epoch(lengths_N, np.arange(len(lengths_N)), batch_rule(data, 0), 0)
     number = Counter(plan.bucket for plan in plans)
 
     assert [pytest.approx(share, abs=0.5) for share in BATCH_SHARES] == [
@@ -46,9 +39,8 @@ def test_batches_are_shared_among_buckets_as_the_team_counted_them(token_budget:
 def test_the_preset_has_batches_of_three_to_sixty_four_samples_or_what_is_left() -> None:
     preset = QWEN3_8B_RANDOM.data
     lengths_N = synthetic_lengths(preset)
-    rule = {"bounds": preset.bucket_bounds, "token_budget": preset.token_budget, "max_samples": preset.max_samples}
     # As a run has it: some samples are held out, and the last batch of a shape takes what is left.
-    plans = plan_epoch(lengths_N, np.arange(len(lengths_N) - 1), **rule, seed=0, epoch=0)
+    plans = plan_epoch(lengths_N, np.arange(len(lengths_N) - 1), batch_rule(preset, 0), 0)
     sizes = [len(plan.indices) for plan in plans]
 
     assert 64 == max(sizes)

@@ -22,7 +22,7 @@ from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import connect
 from pipeline.config import HostPlace, TrainConfig
-from pipeline.data.batches import BatchPlan, batches_from
+from pipeline.data.batches import BatchPlan, batch_rule, batches_from
 from pipeline.presets import TINY
 from pipeline.roles.dispatcher import TARGET_TOGGLES, Dispatcher, Lines
 from pipeline.topology import Topology
@@ -126,10 +126,7 @@ def first_batches(config: TrainConfig, lengths_N: Any) -> Iterator[BatchPlan]:
     return batches_from(
         lengths_N,
         np.arange(NUM_SAMPLES),
-        bounds=data.bucket_bounds,
-        token_budget=data.token_budget,
-        max_samples=data.max_samples,
-        seed=0,
+        batch_rule(data, 0),
         first=config.num_batches_before,
     )
 
