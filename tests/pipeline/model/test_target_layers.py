@@ -94,13 +94,14 @@ def test_packed_each_sample_has_the_states_that_it_has_alone(
     ids = samples(lengths, seed)
 
     row = target.forward_packed(packed_row(ids, num_padding), lengths, early_exit=True, compiled=False)
-    alone = [target.forward(one[None], early_exit=True) for one in ids]
+    # By the same layers, which are transformers' but for its norms in float32 (above): so the bound can be sharp.
+    alone = [target.forward_padded(one[None], early_exit=True, compiled=False) for one in ids]
 
     for tap, states in enumerate(row):
         expected_TD = torch.cat([states_of_one[tap][0] for states_of_one in alone])
         assert (1, sum(lengths) + num_padding, 32) == tuple(states.shape)
         assert states.isfinite().all()
-        torch.testing.assert_close(states[0, : sum(lengths)], expected_TD, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(states[0, : sum(lengths)], expected_TD, atol=1e-10, rtol=1e-10)
 
 
 def test_positions_begin_anew_with_each_sample(target: TappedTarget) -> None:
