@@ -184,7 +184,7 @@ def _diagonal(spikes: Floats) -> tuple[Floats, Floats]:
     Variances (n,) and axes (n, n) of `spikes @ spikes.T`.
 
     There are as many variances as terms, the others are 0: after 400 windows with three toggles the eigenvectors of
-    the whole matrix would take 20 times as long.
+    the whole matrix take 12 ms on one thread, and this 1.5.
     """
     num, num_terms = spikes.shape
     if num <= num_terms:
