@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.data.buckets import LENGTH_MULTIPLE, BatchShape, batch_shapes
-from pipeline.data.filled import fill_bins
+from pipeline.data.batches import BatchRule
+from pipeline.data.buckets import BatchShape, batch_shapes
+from pipeline.data.filled import fill_epoch
 from pipeline.model.drafter import tap_layers
 
 STORY_SHARES_PCT = (3.8, 7.4, 10.5, 15.0, 16.6, 46.6)
@@ -185,12 +187,10 @@ def varying_batches(work: Work, num_batches: int, seed: int) -> list[Batch]:
 def filled_batches(work: Work, num_batches: int, seed: int) -> list[Batch]:
     """The same samples as systems batch them that take packed rows: some of what ten times as many batches fill."""
     drawn = varying_batches(work, FILL_FROM * num_batches, seed)
-    samples = [length for batch in drawn for length in batch.lengths]
-    samples.sort(reverse=True)
-    sizes = [-(-length // LENGTH_MULTIPLE) for length in samples]
-    bins = fill_bins(sizes, work.token_budget // LENGTH_MULTIPLE, MAX_SAMPLES)
-    chosen = torch.randperm(len(bins), generator=torch.Generator().manual_seed(seed))[:num_batches].tolist()
-    filled = [tuple(samples[place] for place in bins[number]) for number in chosen]
+    lengths_N = np.array([length for batch in drawn for length in batch.lengths])
+    rule = BatchRule(bounds=work.bucket_bounds, token_budget=work.token_budget, max_samples=MAX_SAMPLES, seed=seed)
+    plans = fill_epoch(lengths_N, np.arange(len(lengths_N)), rule, 0)[:num_batches]
+    filled = [tuple(lengths_N[list(plan.indices)].tolist()) for plan in plans]
     return [_make_batch(work, lengths, max(lengths), seed * 1000 + number) for number, lengths in enumerate(filled)]
 
 
