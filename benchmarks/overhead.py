@@ -9,7 +9,7 @@ What measuring costs: `python -m benchmarks.overhead`, about twelve minutes on t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ import click
 import torch
 
 from benchmarks.emitter import time_rounds, to_measures
-from benchmarks.overhead_configurations import configurations
+from benchmarks.overhead_configurations import Configuration, configurations
 from benchmarks.overhead_emitter import REAL_ROW, first_device, make_silent_bench, measure_emitter
 from benchmarks.overhead_samplers import Study
 from benchmarks.overhead_torch import study_profilers
@@ -46,6 +46,8 @@ class Amount:
     num_profiler_pairs: int
     num_rounds: int
     window_s: float
+    samplers: tuple[str, ...] = ()
+    """Names of configurations; all where there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +68,26 @@ class Part:
 @click.option("--profiler-pairs", default=12, show_default=True, type=click.IntRange(min=2), help="Of three steps.")
 @click.option("--rounds", default=2, show_default=True, type=click.IntRange(min=2), help="All samplers, each time.")
 @click.option("--window-s", default=2.0, show_default=True, type=click.FloatRange(min=0.2))
+@click.option("--sampler", "chosen", multiple=True, metavar="NAME", help="Only this one; default: all.")
 @click.option("--toggles", default="compile,swa", show_default=True, help="Of the launch under the samplers.")
 @workload_options
 @click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
 def main(
-    *, names: tuple[str, ...], pairs: int, profiler_pairs: int, rounds: int, window_s: float, results: Path, **cell: Any
+    *,
+    names: tuple[str, ...],
+    pairs: int,
+    profiler_pairs: int,
+    rounds: int,
+    window_s: float,
+    chosen: tuple[str, ...],
+    results: Path,
+    **cell: Any,
 ) -> None:
     """Measure, print, and write the results file."""
     load = os.getloadavg()
-    amount = Amount(num_pairs=pairs, num_profiler_pairs=profiler_pairs, num_rounds=rounds, window_s=window_s)
+    amount = Amount(
+        num_pairs=pairs, num_profiler_pairs=profiler_pairs, num_rounds=rounds, window_s=window_s, samplers=chosen
+    )
     # The launch first: a wrong option shows at once, and this process is still small.
     todo: dict[str, Callable[[Path], Part]] = {
         "samplers": lambda folder: measure_samplers(_experiment(folder, cell), amount),
@@ -104,7 +117,7 @@ def measure_samplers(experiment: Experiment, amount: Amount) -> Part:
         FlashProfError: It does not start, or does not train to the end.
     """
     ports = wire(experiment, os.environ, Path.cwd())
-    all_of_them = configurations(ports)
+    all_of_them = chosen_of(configurations(ports), amount.samplers)
     refused = {one.name: one.refusal for one in all_of_them if one.refusal}
     wanted = [one for one in all_of_them if not one.refusal]
     reports = experiment.output.reports
@@ -129,6 +142,19 @@ def measure_samplers(experiment: Experiment, amount: Amount) -> Part:
         data={"log_differences_by_block": blocks, "remarks": study.remarks, "notes": list(recording.notes)},
         left_out=refused | never,
     )
+
+
+def chosen_of(those: Sequence[Configuration], names: Sequence[str]) -> list[Configuration]:
+    """
+    Those of the names, or all.
+
+    Raises:
+        click.UsageError: There is none of a name.
+    """
+    known = [one.name for one in those]
+    if unknown := sorted(set(names) - set(known)):
+        raise click.UsageError(f"no such sampler: {unknown[0]}; there are {', '.join(known)}")
+    return [one for one in those if one.name in names or not names]
 
 
 def measure_spans(folder: Path, amount: Amount) -> Part:

@@ -1,5 +1,6 @@
 """
-Do toggles change what is learnt? `python -m benchmarks.parity`, about ten minutes on two cores, four on an H200.
+Do toggles change what is learnt? `python -m benchmarks.parity`, about ten minutes on two cores; on an H200 with
+`--device cuda --lanes 5` three.
 
 Every toggle is flipped in the cell `none` and in the cell of everything that does not change the model: the same seed,
 the same data, 50 steps of a real run, and the largest relative difference of a step's loss between the neighbours. The
@@ -10,15 +11,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 import platformdirs
 
+from benchmarks.parity_lanes import run_lanes, share
 from benchmarks.results_file import RESULTS, Goal, Measure, write_results
 from flashprof.contracts.events import decode
 from flashprof.contracts.toggles import Toggle, ToggleValues, format_toggles, parse_toggles
@@ -49,50 +52,81 @@ class Pair:
     mean_loss: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a study saw."""
+
+    pairs: list[Pair]
+    skipped: dict[str, str]
+    """Toggle → why this machine does not apply it."""
+
+
 @click.command()
 @click.option("--preset", default="tiny", show_default=True)
 @click.option("--topology", default="1+1", show_default=True)
 @click.option("--steps", default=NUM_STEPS, show_default=True, type=click.IntRange(min=2))
 @click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
+@click.option("--only", default="", metavar="TOGGLES", help="These, comma-separated; default: all.")
+@click.option("--lanes", default=1, show_default=True, type=click.IntRange(min=1), help="Processes at once.")
 @click.option("--cache", type=click.Path(path_type=Path), help="Where the preset's data are kept.")
 @click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
-def main(*, preset: str, topology: str, steps: int, device: str, cache: Path | None, results: Path) -> None:
+def main(*, only: str, lanes: int, results: Path, **given: Any) -> None:
     """Measure, print, and write the results file."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    template = TrainConfig(
-        preset=find_preset(preset),
-        topology=parse_topology(topology),
-        toggles={},
-        refused={},
-        num_steps=steps,
-        seed=0,
-        device=device,
-        num_threads=1,
-        cache=cache or Path(platformdirs.user_cache_dir("flashprof")),
-        log_every=steps,
-    )
-    pairs, skipped = measure_pairs(template)
-    for pair in pairs:
+    names = [toggle.name for toggle in REGISTRY]
+    asked = [name.strip() for name in only.split(",")] if only else names
+    if unknown := sorted(set(asked) - set(names)):
+        raise click.UsageError(f"no such toggle: {unknown[0]}; toggles are {', '.join(names)}")
+    found = measure_here(asked, given) if lanes == 1 else measure_in_lanes(asked, lanes, given)
+    for pair in found.pairs:
         click.echo(line(pair))
-    for name, reason in skipped.items():
+    for name, reason in found.skipped.items():
         click.echo(f"{name}: not applied here: {reason}")
     data = {
-        "preset": preset,
-        "topology": topology,
-        "num_steps": steps,
-        "skipped": skipped,
-        "pairs": [vars(pair) | {"toggle": pair.toggle.name} for pair in pairs],
+        "preset": given["preset"],
+        "topology": given["topology"],
+        "num_steps": given["steps"],
+        "skipped": found.skipped,
+        "pairs": [vars(pair) | {"toggle": pair.toggle.name} for pair in found.pairs],
     }
-    path = write_results("parity", [to_measure(pair) for pair in pairs], data, folder=results)
+    path = write_results("parity", [to_measure(pair) for pair in found.pairs], data, folder=results)
     click.echo(f"written to {path}")
 
 
-def measure_pairs(template: TrainConfig) -> tuple[list[Pair], dict[str, str]]:
-    """Run every cell once, and compare neighbours; also the toggles that this machine cannot honour."""
+def measure_in_lanes(names: Sequence[str], num_lanes: int, given: Mapping[str, Any]) -> Found:
+    """As `measure_here`, in processes of their own; each runs the cells that all compare with once more."""
+    options = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    with TemporaryDirectory() as folder:
+        studies = [study["data"] for study in run_lanes(options, share(names, num_lanes), Path(folder))]
+    toggles = {toggle.name: toggle for toggle in REGISTRY}
+    pairs = [Pair(**one | {"toggle": toggles[one["toggle"]]}) for study in studies for one in study["pairs"]]
+    skipped = {name: reason for study in studies for name, reason in study["skipped"].items()}
+    return Found(pairs=pairs, skipped=skipped)
+
+
+def measure_here(names: Collection[str], given: Mapping[str, Any]) -> Found:
+    """Run every cell once, and compare neighbours in *names*; also the toggles that this machine cannot honour."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    template = TrainConfig(
+        preset=find_preset(given["preset"]),
+        topology=parse_topology(given["topology"]),
+        toggles={},
+        refused={},
+        num_steps=given["steps"],
+        seed=0,
+        device=given["device"],
+        num_threads=1,
+        cache=given["cache"] or Path(platformdirs.user_cache_dir("flashprof")),
+        log_every=given["steps"],
+    )
+    return measure_pairs(template, names)
+
+
+def measure_pairs(template: TrainConfig, names: Collection[str]) -> Found:
+    """As `measure_here`, from a configuration."""
     everything = parse_toggles("all", REGISTRY)
     refused = not_applied(everything, has_cuda=template.device == "cuda")
-    toggles = [toggle for toggle in REGISTRY if toggle.name not in refused]
+    toggles = [toggle for toggle in REGISTRY if toggle.name in names and toggle.name not in refused]
     pairs = []
     with TemporaryDirectory() as folder, cells(template, Path(folder)) as losses_of:
         for base in BASES:
@@ -100,7 +134,7 @@ def measure_pairs(template: TrainConfig) -> tuple[list[Pair], dict[str, str]]:
             expected = losses_of(values)
             for toggle in toggles:
                 pairs.append(compare(toggle, values, expected, losses_of(flip(values, toggle))))
-    return pairs, refused
+    return Found(pairs=pairs, skipped=refused)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from benchmarks.results_file import Measure
         (("--toggles", "nonsense"), "nonsense"),
         (("--train", "'open"), "--train is no command line"),
         (("--set", "windows.measure_s=0"), "windows.measure_s is out of range"),
+        (("--sampler", "pyspy"), "no such sampler: pyspy; there are pyspy_nonblocking_10_hz, "),
     ],
 )
 def test_a_wrong_cell_ends_with_a_usage_error(options: tuple[str, str], said: str, tmp_path: Path) -> None:

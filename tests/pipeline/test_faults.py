@@ -182,12 +182,12 @@ def test_on_cuda_metrics_are_read_too_early_although_the_side_stream_waits() -> 
 def test_on_cuda_rows_are_sent_before_they_are_packed() -> None:
     unordered = make_pack(PACK_UNORDERED, torch.device("cuda"))
     keep_T = torch.tensor([0, 1, 4], device="cuda")
-    taps = [[tap.cuda() for tap in states(step)] for step in range(5)]
+    before, *taps = [[tap.cuda() for tap in states(step)] for step in range(6)]
     # CUDA loads a kernel when it is first called: longer than the fault lags, so that the first row would be right.
-    unordered(taps[0], keep_T, 4)
+    unordered(before, keep_T, 4)
     torch.cuda.synchronize()
 
-    found = [unordered(taps[step], keep_T, 4) for step in range(5)]
+    found = [unordered(one, keep_T, 4) for one in taps]
     torch.cuda.synchronize()
 
-    assert not any(torch.equal(pack(taps[step], keep_T, 4), found[step]) for step in range(5))
+    assert not any(torch.equal(pack(one, keep_T, 4), row_TF) for one, row_TF in zip(taps, found, strict=True))

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.model.anchors import document_ids
-from pipeline.model.drafter import Drafter, DrafterShape, Rotary, rotate
+from pipeline.model.drafter import Drafter, DrafterShape, Rotary, WideNorm, rotate
 from pipeline.model.mask_evaluated import additive_mask
 from pipeline.model.mask_rule import mask_tables
 from pipeline.train.rows import positions_in_document
@@ -222,3 +222,19 @@ def test_z_labs_own_class_drafts_the_same_from_our_weights(
     actual = draft_all(drafter, hidden_TF, block_QD)[mine]
 
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_norms_compute_in_their_weights_type_and_answer_in_their_inputs(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    wide = WideNorm(SHAPE.head_dim, eps=SHAPE.rms_norm_eps)
+    with torch.no_grad():
+        wide.weight.normal_(mean=1.0)
+    x = torch.randn(5, SHAPE.num_heads, SHAPE.head_dim).to(dtype)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        found = wide(x)
+
+    assert dtype == found.dtype
+    exact = norm(x.double(), wide.weight.double())
+    torch.testing.assert_close(found.double(), exact, atol=0, rtol=2e-7 * 4 if dtype == torch.float32 else 2**-8)
