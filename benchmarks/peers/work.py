@@ -23,6 +23,8 @@ from pipeline.data.batches import BatchRule
 from pipeline.data.buckets import BatchShape, batch_shapes
 from pipeline.data.filled import fill_epoch
 from pipeline.model.drafter import tap_layers
+from pipeline.model.flop import drafter_flop
+from pipeline.model.shape import DrafterShape
 
 STORY_SHARES_PCT = (3.8, 7.4, 10.5, 15.0, 16.6, 46.6)
 """Of the story's batches, by length bucket (story.md)."""
@@ -203,20 +205,29 @@ def hidden_states(work: Work, batch: Batch, device: torch.device, seed: int) -> 
 
 def drafter_tflop(work: Work) -> float:
     """
-    Floating-point operations of a step at the fixed shape: two a multiplication, nothing recomputed.
+    Floating-point operations of a step at the fixed shape, as `pipeline.model.flop` counts them.
 
-    The backward pass of a trained matrix costs two products, of the frozen head one, of `fc` one: hidden states get no
-    gradient. A query sees half of the supervised part and all of the first quarter on average.
+    A query sees half of the supervised part and all of the first quarter on average.
     """
-    num_slots, num_context = work.num_anchors * work.block_size, work.token_budget
-    heads, kv_heads = work.num_heads * work.head_dim, work.num_kv_heads * work.head_dim
-    layer = 2 * num_slots * work.hidden_size * (2 * heads + 3 * work.intermediate_size)
-    layer += 2 * (num_slots + num_context) * work.hidden_size * 2 * kv_heads
-    layer += 4 * num_slots * heads * (work.length * 5 / 8 + work.block_size)
-    fc = 2 * num_context * work.num_features * work.hidden_size
-    num_drafted = work.num_anchors * (work.block_size - 1)
-    head = 2 * num_drafted * work.hidden_size * work.vocab_size
-    return (3 * work.num_draft_layers * layer + 2 * fc + 2 * head) / 1e12
+    shape = DrafterShape(
+        hidden_size=work.hidden_size,
+        num_heads=work.num_heads,
+        num_kv_heads=work.num_kv_heads,
+        head_dim=work.head_dim,
+        intermediate_size=work.intermediate_size,
+        num_layers=work.num_draft_layers,
+        num_taps=work.num_features // work.hidden_size,
+    )
+    num_pairs = work.num_anchors * work.block_size * (work.length * 5 / 8 + work.block_size)
+    flop = drafter_flop(
+        shape,
+        vocab_size=work.vocab_size,
+        block_size=work.block_size,
+        num_context=work.token_budget,
+        num_blocks=work.num_anchors,
+        pairs=[num_pairs] * work.num_draft_layers,
+    )
+    return flop / 1e12
 
 
 def _shortest(shapes: Sequence[BatchShape]) -> list[int]:

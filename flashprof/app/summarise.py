@@ -26,6 +26,7 @@ from flashprof.sample.stack_files import StackFile
 from flashprof.sample.threads import FILE_NAME, pool_threads, read_threads
 from flashprof.stats.interval import sampling_cost, throughput_interval
 from flashprof.stats.sanity import check_numbers, loss_trend
+from flashprof.stats.utilisation import rank_uses
 from flashprof.store.run_folder import RunFolder
 from flashprof.store.summary_file import summary_to_json
 from flashprof.store.tables import write_lanes, write_phases, write_windows
@@ -62,8 +63,7 @@ def summarise(
     measured = [window for window in windows if window.kind is WindowKind.MEASURE and window.num_tokens]
     profiled = [window for window in windows if window.kind is WindowKind.PROFILE and window.num_tokens]
     rates = [window.tok_per_s for window in measured]
-    length_s = sum(window.length_s for window in measured)
-    padded = sum(window.num_tokens + window.num_padding_tokens for window in measured)
+    lanes = lane_rows(logs, measured)
     summary = RunSummary(
         run_id=folder.final.name,
         cell=_cell(experiment, logs, machine),
@@ -71,8 +71,8 @@ def summarise(
         reason=reason,
         tok_per_s=None if find_switches(logs) else throughput_interval(rates),
         counted_by="events" if first_ns or experiment.subject.kind is SubjectKind.PIPELINE else "log",
-        supervised_tok_per_s=sum(window.num_supervised_tokens for window in measured) / length_s if measured else 0.0,
-        padding_share=sum(window.num_padding_tokens for window in measured) / padded if padded else 0.0,
+        supervised_tok_per_s=_supervised_tok_per_s(measured),
+        padding_share=_padding_share(measured),
         startup_s=(first_ns - recording.launched_ns) / 1e9 if first_ns else None,
         # Cut off before it settled and before a window, its length says nothing.
         warmup=warmup_summary(logs, recording.steady_ns, first_ns)
@@ -80,7 +80,8 @@ def summarise(
         else None,
         windows=tuple(windows),
         phases=phase_rows(logs, measured),
-        lanes=lane_rows(logs, measured),
+        lanes=lanes,
+        uses=rank_uses(logs, measured, lanes),
         sampling_cost=sampling_cost(rates, [window.tok_per_s for window in profiled]),
         frames=hottest_frames(_by_role(stacks), top=TOP_FRAMES),
         threads=_threads(folder.samples),
@@ -114,6 +115,16 @@ def _checked(recording: Recording, logs: Sequence[EventLog], windows: Sequence[W
         except FlashProfError as error:
             return Outcome.TOOL_FAILED, error.what
     return recording.outcome, recording.reason
+
+
+def _supervised_tok_per_s(windows: Sequence[Window]) -> float:
+    length_s = sum(window.length_s for window in windows)
+    return sum(window.num_supervised_tokens for window in windows) / length_s if windows else 0.0
+
+
+def _padding_share(windows: Sequence[Window]) -> float:
+    padded = sum(window.num_tokens + window.num_padding_tokens for window in windows)
+    return sum(window.num_padding_tokens for window in windows) / padded if padded else 0.0
 
 
 def _cell(experiment: Experiment, logs: Sequence[EventLog], machine: Mapping[str, Any]) -> dict[str, Any]:

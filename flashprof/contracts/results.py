@@ -105,6 +105,24 @@ class LaneRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankUse:
+    """What one process made of its device: operations that the model needs, in the measure windows."""
+
+    role: str
+    rank: int
+    device_name: str
+    """As its driver gives it; empty where the subject does not tell."""
+    tflop_per_s: float
+    peak_tflop_per_s: float | None
+    """Of dense bfloat16 products; None for a device whose peak is not known."""
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation, 0 to 1."""
+        return self.tflop_per_s / self.peak_tflop_per_s if self.peak_tflop_per_s else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """An estimate with its confidence interval."""
 
@@ -180,6 +198,8 @@ class RunSummary:
     windows: tuple[Window, ...] = ()
     phases: tuple[PhaseRow, ...] = ()
     lanes: tuple[LaneRow, ...] = ()
+    uses: tuple[RankUse, ...] = ()
+    """Of processes that tell what their steps need."""
     sampling_cost: Interval | None = None
     """1 − (profile tok/s ÷ measure tok/s); 0.02 means sampling cost 2 %."""
     frames: tuple[Frame, ...] = ()

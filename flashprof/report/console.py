@@ -175,8 +175,7 @@ def _print_threads(console: Console, threads: Sequence[ThreadRow]) -> None:
 
 def _print_facts(console: Console, summary: RunSummary) -> None:
     heading(console, "Run", summary.run_id)
-    facts = (sentences.warmup(summary), sentences.sampling_cost(summary), sentences.losses(summary))
-    print_lines(console, facts, style="")
+    print_lines(console, sentences.run_facts(summary), style="")
     print_lines(console, sentences.window_lines(summary.windows), style="dim")
     print_lines(console, sentences.warnings(summary), style="yellow")
     print_lines(console, (f"note: {note}" for note in summary.notes), style="")

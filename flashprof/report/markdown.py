@@ -73,7 +73,7 @@ def _threads(summary: RunSummary) -> Iterator[str]:
 
 def _facts(summary: RunSummary) -> Iterator[str]:
     yield "## Run"
-    facts = [sentences.warmup(summary), sentences.sampling_cost(summary), sentences.losses(summary)]
+    facts = [*sentences.run_facts(summary)]
     facts += sentences.window_lines(summary.windows)
     facts += [*sentences.warnings(summary), *summary.notes]
     facts += [f"{name}: `{path}`" for name, path in summary.paths.items()]

@@ -145,6 +145,35 @@ def warmup(summary: RunSummary) -> str:
     return f"{startup}warm-up {length}, {steps}{causes}{unsettled}"
 
 
+def utilisation(summary: RunSummary) -> str:
+    """
+    Model FLOP utilisation of each process; empty where the subject does not tell what its steps need.
+
+    Processes that share a device share its peak: what they use adds up.
+    """
+    named = [use for use in summary.uses if use.device_name]
+    if not named:
+        return ""
+    known = [use for use in named if use.mfu is not None]
+    unknown = [use for use in named if use.mfu is None]
+    lines = []
+    if known:
+        ranks = [f"{use.role} {use.rank} {figures.percent(use.mfu or 0.0)}" for use in known]
+        peaks = dict.fromkeys(f"{use.peak_tflop_per_s:g} TFLOP/s, {use.device_name}" for use in known)
+        lines.append(f"MFU {', '.join(ranks)} of {'; '.join(peaks)} (dense bfloat16; PaLM, appendix B)")
+    if unknown:
+        ranks = [f"{use.role} {use.rank} {figures.amount(use.tflop_per_s)}" for use in unknown]
+        names = dict.fromkeys(use.device_name for use in unknown)
+        lines.append(f"model TFLOP/s {', '.join(ranks)}; no MFU: the peak of {', '.join(names)} is not known")
+    return "; ".join(lines)
+
+
+def run_facts(summary: RunSummary) -> tuple[str, ...]:
+    """What is told of a run beside its tables."""
+    facts = (warmup(summary), utilisation(summary), sampling_cost(summary), losses(summary))
+    return tuple(fact for fact in facts if fact)
+
+
 def losses(summary: RunSummary) -> str:
     """First and last loss; empty where the subject told none."""
     if summary.losses is None:

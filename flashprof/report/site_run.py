@@ -132,7 +132,6 @@ def run_page(
     """
     summary = view.summary
     widget = page_id.replace("/", "-")
-    said = (sentences.warmup(summary), sentences.sampling_cost(summary), sentences.losses(summary))
     return RunPage(
         id=page_id,
         name=clip(summary.run_id),
@@ -146,7 +145,7 @@ def run_page(
         throughput=sentences.throughput(summary),
         details=sentences.token_details(summary),
         limiting=clip(sentences.limiting(summary)),
-        said=_clipped(filter(None, said)),
+        said=_clipped(sentences.run_facts(summary)),
         warnings=_clipped(sentences.warnings(summary)),
         notes=_clipped(summary.notes),
         windows=tuple(_window(window, view) for window in summary.windows[:MAX_WINDOWS]),

@@ -8,6 +8,7 @@ spans each are 14 GB. Nothing in the folder is trusted: see `flashprof.store.saf
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ Kind = TypeVar("Kind")
 View = TypeVar("View")
 
 COMPARISON_FILE = "comparison.json"
+MADE_OF = ("manifest.json", COMPARISON_FILE, "study.json", search_result.FILE, "search.json", "gate.json")
+"""A file of these makes a folder one of those that a folder of reports holds."""
 OWN_FOLDERS = ("report-figures",)
 """What `flashprof report` itself writes among the runs."""
 PUT_ASIDE = ".old-"
@@ -108,12 +111,24 @@ def read_reports(reports: Path, *, link: str = "") -> StoredReports:
         link: What leads from the page to it, such as `../reports/`; empty for a page that lies in it.
 
     Raises:
-        UsageError: There is no such folder, or it cannot be read.
+        UsageError: There is no such folder, or it cannot be read, or it is itself a run, a comparison or a bisect.
     """
+    _refuse_one(reports)
     reader = _Reader(reports, link)
     for name in _entries(reports):
         reader.read(name)
     return reader.found()
+
+
+def _refuse_one(folder: Path) -> None:
+    """What lies in the folder of a run would be called broken, one by one, and told to be removed."""
+    if any((folder / name).is_file() for name in MADE_OF):
+        parent = folder.resolve().parent
+        raise UsageError(
+            "this is the folder of one run, comparison, bisect or gate; a report is drawn of the folder that it lies in",
+            where=str(folder),
+            next_command=f"flashprof report {shlex.quote(str(parent))}, or read {folder / 'report.md'}",
+        )
 
 
 class _Reader:

@@ -19,4 +19,8 @@ def summary_to_json(summary: RunSummary) -> str:
         {**asdict(window), "length_s": window.length_s, "tok_per_s": window.tok_per_s} for window in summary.windows
     ]
     lanes = [{**asdict(lane), "covered_share": lane.covered_share} for lane in summary.lanes]
-    return json.dumps(finite({**document, "windows": windows, "lanes": lanes}), indent=2, allow_nan=False) + "\n"
+    uses = [{**asdict(use), "mfu": use.mfu} for use in summary.uses]
+    return (
+        json.dumps(finite({**document, "windows": windows, "lanes": lanes, "uses": uses}), indent=2, allow_nan=False)
+        + "\n"
+    )

@@ -29,6 +29,7 @@ from pipeline.train.peers import Agreement, Peers
 from pipeline.train.saver import ModelFacts, Saver
 from pipeline.train.step import DrafterStep, Learner, StepInput, StepResult
 from pipeline.train.tensorboard import open_sink
+from pipeline.train.utilisation import StepFlop
 from pipeline.transport.messages import HiddenStates
 from pipeline.transport.queue import Inbox, post
 from pipeline.ways import Ways
@@ -142,6 +143,7 @@ class Training:
             num_steps=config.num_steps,
             sink=open_sink(config.tensorboard if seat.rank == 0 else None, start_step=config.start_step),
         )
+        self._flop = StepFlop(shape=saver.facts.shape, vocab_size=saver.facts.vocab_size, plan=config.preset.drafter)
         self._num_tokens_all = read_state(config.resume_from).num_tokens if config.resume_from else 0
 
     def run(self) -> int:
@@ -194,6 +196,9 @@ class Training:
             self._emitter.gauge("queue", step, num_waiting)
             facts = self._facts(step, messages, result, num_waiting)
             self._log.record(facts, readings)
+            all_slide = bool(self._switches.values["swa"])
+            tflop = self._flop.tflop(result.contexts, facts.num_tokens, all_slide=all_slide)
+            self._emitter.gauge("model_tflop", step, tflop)
         return result.agreement, facts
 
     def _note_ways(self, step: int, result: StepResult, readings: list[Reading]) -> None:

@@ -15,8 +15,10 @@ from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import WAIT, Emitter
 from pipeline.faults import Pack, make_pack
 from pipeline.model.checksum import kept_bit_sum
+from pipeline.model.flop import target_flop
+from pipeline.model.shape import DrafterShape
 from pipeline.model.taps import TappedTarget
-from pipeline.model.target import load_target, target_layer_ids
+from pipeline.model.target import drafter_shape, load_target, target_layer_ids
 from pipeline.model.target_layers import KNOWN_LAYERS
 from pipeline.presets import BUCKETED, FILLED
 from pipeline.roles.worker import Rehearsal, WorkerSeat, report_ready
@@ -36,6 +38,8 @@ class Tools:
     target: TappedTarget
     num_layers: dict[bool, int]
     """That it runs through; True: with `early-exit`."""
+    widths: DrafterShape | None
+    """Of its layers; None where they are not known, and so not what a step needs."""
     carrier: Carrier
     pack: Pack
     ways: Ways
@@ -76,6 +80,9 @@ def run_target(seat: WorkerSeat, emitter: Emitter) -> None:
             post(seat.status, REQUEST)
         rows = _serve(seat, emitter, tools, item)
         tools.evidence.look()
+        if tools.widths is not None:
+            flop = target_flop(tools.widths, num_layers=tools.num_layers[True], lengths=item.lengths)
+            emitter.gauge("model_tflop", num_done, flop / 1e12)
         emitter.end_step(
             num_done,
             num_tokens=item.num_tokens,
@@ -105,6 +112,7 @@ def _load(seat: WorkerSeat, emitter: Emitter) -> Tools:
     return Tools(
         target=target,
         num_layers={False: model.config.get_text_config().num_hidden_layers, True: layer_ids[-1] + 1},
+        widths=drafter_shape(model.config, num_layers=1, num_taps=1) if target.has_own_layers else None,
         carrier=seat.carrier,
         pack=make_pack(config.fault, seat.device),
         ways=ways,

@@ -126,7 +126,8 @@ def _open_cuda(seat: WorkerSeat) -> None:
 
 def report_ready(seat: WorkerSeat, emitter: Emitter) -> None:
     """Tell the dispatcher, and the trace, that loading is over."""
-    emitter.mark("ready", device=str(seat.device))
+    names = {"device_name": torch.cuda.get_device_name(seat.device)} if seat.device.type == "cuda" else {}
+    emitter.mark("ready", device=str(seat.device), **names)
     post(seat.status, READY)
 
 

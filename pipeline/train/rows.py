@@ -31,6 +31,8 @@ class Row:
     targets: Targets
     weight: float
     """Summed loss weight, on the host: a device count would have to be waited for."""
+    contexts: list[int]
+    """Tokens of its document before each block that is trained."""
     mismatch: Tensor
     """1 where the hidden states are not those that the target computed, else 0; float32, a scalar."""
     way: str
@@ -101,6 +103,7 @@ class RowLayout:
             block_ids_Q=ids,
             targets=Targets(label, weight),
             weight=float(targets.weight),
+            contexts=position_T[anchors.position_A[anchors.used_A]].tolist(),
             mismatch=(bit_sum(item.hidden_TF) != item.checksum).float(),
             way=f"{make_ids.__name__}, {type(staging).__name__}",
         )

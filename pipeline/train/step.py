@@ -52,6 +52,8 @@ class StepResult:
     scalars: dict[str, Tensor]
     agreement: Agreement
     lr: float
+    contexts: tuple[int, ...] = ()
+    """Tokens of its document before each block that was trained; none where the step was left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +132,8 @@ class DrafterStep:
             # A rank without a supervised token of its own has no loss to tell.
             scalars |= _means(parts, agreement.total_weight / weight) if weight else {}
             self._evidence.look()
-        return StepResult(scalars=scalars, agreement=agreement, lr=lr)
+        contexts = tuple(context for row in rows for context in row.contexts)
+        return StepResult(scalars=scalars, agreement=agreement, lr=lr, contexts=contexts)
 
     def rehearse(self, item: HiddenStates, toggles: ToggleValues) -> None:
         """Run forward and backward on *item* without learning from it (toggle `warmup`)."""

@@ -10,6 +10,7 @@ from flashprof.contracts.results import (
     Lane,
     LaneRow,
     PhaseRow,
+    RankUse,
     RunSummary,
     ThreadRow,
     Warmup,
@@ -81,6 +82,11 @@ def lane_row(
     )
 
 
+def use(role: str, tflop_per_s: float, *, device: str = "NVIDIA H200", peak: float | None = 989.5) -> RankUse:
+    """What rank 0 of *role* made of its GPU."""
+    return RankUse(role=role, rank=0, device_name=device, tflop_per_s=tflop_per_s, peak_tflop_per_s=peak)
+
+
 def healthy() -> RunSummary:
     """A pipeline run whose uncompiled mask builder limits it."""
     dispatcher, target, drafter, loader = (
@@ -128,6 +134,7 @@ def healthy() -> RunSummary:
             lane_row(drafter, 0.995, 0.0, num_tokens=103_000, capacity=4_140, limiting=True),
             lane_row(loader, 0.05, 0.94, num_tokens=0),
         ),
+        uses=(use("target", 402.1), use("drafter", 318.4)),
         sampling_cost=interval(0.011, -0.008, 0.029, 9),
         frames=(
             Frame(

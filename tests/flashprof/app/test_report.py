@@ -164,3 +164,15 @@ def test_a_place_that_cannot_be_written_to_is_a_usage_error(tmp_path: Path) -> N
 
     with pytest.raises(UsageError, match="cannot write the report"):
         make_report(tmp_path / "reports", out=tmp_path / "file", drawers=drawers())
+
+
+def test_the_folder_of_one_run_leads_to_the_folder_that_it_lies_in(tmp_path: Path) -> None:
+    run = tmp_path / "reports" / "run"
+    write_run(run)
+    before = sorted(run.rglob("*"))
+
+    with pytest.raises(UsageError, match="the folder of one run") as refusal:
+        make_report(run, drawers=drawers())
+
+    assert f"flashprof report {run.parent}" in str(refusal.value.next_command)
+    assert sorted(run.rglob("*")) == before

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from run_summaries import crashed, foreign, healthy, interval, lane, lane_row
+from run_summaries import crashed, foreign, healthy, interval, lane, lane_row, use
 
 from flashprof.contracts.outcome import Outcome
 from flashprof.report import figures, sentences
@@ -116,3 +116,20 @@ def test_a_lane_without_tokens_has_no_rates() -> None:
 
     assert (figures.rate(row.tok_per_s), figures.rate(row.capacity_tok_per_s)) == sentences.lane_rates(row)
     assert [(figures.DASH, figures.DASH)] * 2 == [sentences.lane_rates(of) for of in (replace(row, num_tokens=0), None)]
+
+
+def test_what_a_device_is_used_for_is_a_share_of_its_peak() -> None:
+    said = sentences.utilisation(healthy())
+
+    assert said == "MFU target 0 41 %, drafter 0 32 % of 989.5 TFLOP/s, NVIDIA H200 (dense bfloat16; PaLM, appendix B)"
+
+
+def test_without_a_known_peak_there_is_no_share_and_without_a_device_nothing() -> None:
+    unknown = use("drafter", 0.318, device="Made-up 7", peak=None)
+    on_cores = use("drafter", 0.02, device="", peak=None)
+
+    said = sentences.utilisation(replace(healthy(), uses=(unknown,)))
+
+    assert said == "model TFLOP/s drafter 0 0.32; no MFU: the peak of Made-up 7 is not known"
+    assert sentences.utilisation(replace(healthy(), uses=(on_cores,))) == ""
+    assert sentences.utilisation(replace(healthy(), uses=())) == ""
