@@ -125,7 +125,7 @@ def _refuse_one(folder: Path) -> None:
     if any((folder / name).is_file() for name in MADE_OF):
         parent = folder.resolve().parent
         raise UsageError(
-            "this is the folder of one run, comparison, bisect or gate; a report is drawn of the folder that it lies in",
+            "this is the folder of one run, comparison, bisect or gate; a report is of the folder that it lies in",
             where=str(folder),
             next_command=f"flashprof report {shlex.quote(str(parent))}, or read {folder / 'report.md'}",
         )
