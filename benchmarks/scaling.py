@@ -104,6 +104,7 @@ def measure(*, topologies: str, limit_s: float, out: Path, results: Path, dry_ru
 @main.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--preset", default="tiny", show_default=True, help="That the runs had.")
+@click.option("--measured-on", default="", help="The hardware, where the runs come from another machine.")
 @click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
 @stage_options
 def judge(*, folders: tuple[Path, ...], preset: str, results: Path, **given: Any) -> None:
@@ -251,7 +252,8 @@ def _report(
         }
     for measured in measures:
         click.echo(f"{measured}   {measured.note}")
-    click.echo(f"written to {write_results('scaling', measures, data, folder=results)}")
+    path = write_results("scaling", measures, data, folder=results, measured_on=given.get("measured_on", ""))
+    click.echo(f"written to {path}")
 
 
 def _stages(runs: Sequence[MeasuredRun], given: Mapping[str, Any]) -> Stages:

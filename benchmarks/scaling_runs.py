@@ -46,6 +46,8 @@ class MeasuredRun:
     """Blocks a batch."""
     stages: Stages
     """Capacities of its lanes: of each worker alone only where every worker has a device of its own."""
+    measured_with: str = ""
+    """Commit and torch of the run, which the results file of a later judgement does not know."""
 
 
 def run_command(topology: str, given: Mapping[str, Any], reports: Path) -> list[str]:
@@ -102,6 +104,7 @@ def read_run(folder: Path, preset: Preset) -> MeasuredRun:
         num_devices=num_devices(facts),
         depth=int(facts["toggles.queue"]),
         num_anchors=num_anchors,
+        measured_with=f"commit {facts.get('source.commit', '?')}, torch {facts.get('versions.torch', '?')}",
         stages=read_stages(summary, read_event_logs(folder / "events"), preset),
     )
 
