@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from run_summaries import crashed, foreign, healthy, interval, lane, lane_row, use
+from run_summaries import crashed, foreign, healthy, interval, lane, lane_row, phase, use
 
 from flashprof.contracts.outcome import Outcome
 from flashprof.report import figures, sentences
@@ -133,3 +133,21 @@ def test_without_a_known_peak_there_is_no_share_and_without_a_device_nothing() -
     assert said == "model TFLOP/s drafter 0 0.32; no MFU: the peak of Made-up 7 is not known"
     assert sentences.utilisation(replace(healthy(), uses=(on_cores,))) == ""
     assert sentences.utilisation(replace(healthy(), uses=())) == ""
+
+
+@pytest.mark.parametrize(
+    ("busy", "said"),
+    [
+        (0.98, ": its GPU is busy 98 % of the time, 52 % with `backward`; "),
+        (0.6, ": 41 % of its time is `mask`; "),
+    ],
+)
+def test_of_a_busy_gpu_the_hosts_phases_are_not_blamed(busy: float, said: str) -> None:
+    stream, other = lane("drafter", thread="main:cuda0"), lane("target", thread="main:cuda1")
+    summary = replace(
+        healthy(),
+        lanes=(*healthy().lanes, lane_row(stream, busy, 0.0, num_tokens=0), lane_row(other, 0.99, 0.0, num_tokens=0)),
+        phases=(*healthy().phases, phase(stream, "backward", 0.52), phase(stream, "forward", 0.2)),
+    )
+
+    assert said in sentences.limiting(summary)
