@@ -128,9 +128,9 @@ def _where(summary: RunSummary, row: LaneRow) -> str:
     """
     Where the time of a process goes whose main lane is *row*.
 
-    Of a GPU that is busy nearly all the time, the GPU is told: the host waits for it wherever it happens to ask, and the
-    phase that asks is not to blame. A `clip` that reads the gradient norm took 75 % of a host whose GPU was 98 % busy,
-    half of it with `backward` (Qwen3-8B's shapes, one H200).
+    Of a GPU that is busy nearly all the time, the GPU is told: its host waits for it wherever it happens to ask, and
+    the phase that asks is not to blame. A `clip` that reads the gradient norm took 75 % of a host whose GPU was 98 %
+    busy, half of it with `backward` (Qwen3-8B's shapes, one H200).
     """
     streams = [
         other
