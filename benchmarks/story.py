@@ -13,9 +13,10 @@ of the report, and the others go on.
     python -m benchmarks.story write --from DIR [--from DIR2]                            results file and docs/story.md
     python -m benchmarks.story measure --tiny --out DIR --seconds 240                    a rehearsal
 
-One call is a screening: at half a second a step it holds a block or two of the comparison, most of the first round of
-the cells (36 visits of 18 steps, since each cell is new), and the beginning of the search. To decide, give the parts
-calls of their own, with `--seconds 560`: `--only compare,bisect`, then `--only cells`.
+One call is a screening: at a third of a second a step it holds a block or two of the comparison, half of the first
+round of the cells, and the beginning of the search. To decide, give the parts a machine of their own for longer than a
+call: `--only compare --seconds 330` (four blocks are the least that decide), `--only bisect --seconds 1000` (16 readings
+took five minutes), `--only cells --seconds 1000` (a round of 36 visits of 18 steps takes six).
 
 Toggles that only a launch can set stay on in all cells: at 45 s a start, nine minutes hold no pairs of launches.
 

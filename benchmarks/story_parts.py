@@ -22,8 +22,8 @@ WEIGHTS = {"compare": 0.26, "cells": 0.40, "bisect": 0.34, "run_all": 0.2, "run_
 DEFAULT_PARTS = ("compare", "cells", "bisect")
 GRACE_S = 25.0
 """Between SIGINT, at which FlashProf stops its subject and writes what it knows, and SIGKILL."""
-BUDGET_S = 20.0
-"""Of a part's limit that its command's own budget leaves for the end of the launch and the report."""
+BUDGET_S = 45.0
+"""Of a part's limit that its command's budget leaves for the reading under way, the end of the launch, the report."""
 LEAST_PART_S = 40.0
 STATUS_FILE = "status.json"
 NOT_PACKED = ("emitter",)

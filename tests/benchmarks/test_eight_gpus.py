@@ -38,6 +38,12 @@ def test_both_ends_and_every_split_are_run_within_the_time(options: tuple[str, .
     assert MAX_CALL_S >= 25 + sum(int(line.split()[1]) for line in lines)
 
 
+def test_on_two_cards_both_ends_are_run_and_nothing_is_swept() -> None:
+    runs = [line for line in dry_run("--two") if "flashprof.cli run" in line]
+
+    assert ["1+1-all", "1+1-none"] == [words[words.index("--run-id") + 1] for words in map(shlex.split, runs)]
+
+
 def test_what_one_card_does_is_foretold_before_and_judged_after(tmp_path: Path) -> None:
     lines = dry_run(TARGET_TOK_PER_S="33000", DRAFTER_TOK_PER_S="19000", OUT=str(tmp_path))
 
