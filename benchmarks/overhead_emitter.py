@@ -70,7 +70,8 @@ class Bench:
 
     def run_step(self, shape: Rehearsal) -> float:
         """Wall seconds of one step, the device's work and everything that the trainer's loop records included."""
-        item = synthetic_row(shape, len(TINY.drafter.layer_types) * TINY.target.hidden_size, self.device)
+        num_features = len(TINY.drafter.layer_types) * TINY.target.hidden_size
+        item = synthetic_row(shape, num_features, self.device, torch.float32)
         given = StepInput(step=0, generator=torch.Generator().manual_seed(0), toggles=TOGGLES, order=Order())
         start_s = time.perf_counter()
         self.trainer.run([item], given)

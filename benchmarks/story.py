@@ -15,8 +15,8 @@ of the report, and the others go on.
 
 One call is a screening: at a third of a second a step it holds a block or two of the comparison, half of the first
 round of the cells, and the beginning of the search. To decide, give the parts a machine of their own for longer than a
-call: `--only compare --seconds 330` (four blocks are the least that decide), `--only bisect --seconds 1000` (16 readings
-took five minutes), `--only cells --seconds 1000` (a round of 36 visits of 18 steps takes six).
+call: `--only compare --seconds 330` (four blocks are the least that decide), `--only bisect --seconds 1000` (16
+readings took five minutes), `--only cells --seconds 1000` (a round of 36 visits of 18 steps takes six).
 
 Toggles that only a launch can set stay on in all cells: at 45 s a start, nine minutes hold no pairs of launches.
 

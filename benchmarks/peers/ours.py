@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.peers.weights import EMBEDDING, HEAD, draw, fill
-from benchmarks.peers.work import Batch, Work
+from benchmarks.peers.work import Batch, Work, states_dtype
 from flashprof.contracts.toggles import ToggleValues, format_toggles, parse_toggles
 from flashprof.emit import Emitter
 from pipeline.config import HostPlace
@@ -87,7 +87,8 @@ class OurDrafter:
         """Every batch shape, as the role does with toggle `warmup`."""
         for shape in self._work.shapes:
             rehearsal = Rehearsal(num_samples=shape.num_rows, padded_length=shape.padded_length)
-            self._trainer.rehearse(synthetic_row(rehearsal, self._work.num_features, self._device), self._toggles)
+            row = synthetic_row(rehearsal, self._work.num_features, self._device, states_dtype(self._device))
+            self._trainer.rehearse(row, self._toggles)
 
     def extra(self) -> dict[str, Callable[[], Any]]:
         """None."""

@@ -199,8 +199,14 @@ def filled_batches(work: Work, num_batches: int, seed: int) -> list[Batch]:
 def hidden_states(work: Work, batch: Batch, device: torch.device, seed: int) -> Tensor:
     """What a target would hand over: random `states_TF`, T real tokens; the same on every process of a device kind."""
     generator = torch.Generator(device).manual_seed(seed)
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    return torch.randn(batch.num_tokens, work.num_features, generator=generator, device=device, dtype=dtype)
+    return torch.randn(
+        batch.num_tokens, work.num_features, generator=generator, device=device, dtype=states_dtype(device)
+    )
+
+
+def states_dtype(device: torch.device) -> torch.dtype:
+    """That targets compute in."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 def drafter_tflop(work: Work) -> float:

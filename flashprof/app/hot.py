@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flashprof.app.measure import Schedule
 from flashprof.app.session import Session
-from flashprof.app.switching import Switching, after_changes, check_cut, warm_stretches
+from flashprof.app.switching import IN_FORCE_STEPS, Switching, after_changes, check_cut, warm_stretches
 from flashprof.contracts.comparison import Arm, ArmWindow, Block
 from flashprof.contracts.events import EventLog
 from flashprof.contracts.toggles import ToggleValues
@@ -51,9 +51,9 @@ class HotPlan:
     window_steps: int = 4
     min_settle_steps: int = 1
     """
-    Dropped after each switch whatever the steps say. Toggles that act in front of the queue need as many as the subject
-    holds queued: old work that differs by less than the noise is not seen, and would give the other arm's speed to a
-    window.
+    Dropped after each change of arm whatever the steps say. Toggles that act in front of the queue need as many as the
+    subject holds queued: old work that differs by less than the noise is not seen, and would give the other arm's speed
+    to a window.
     """
     max_settle_steps: int = 12
     """Dropped after a switch to the other arm until it is known how many are needed, and the most that ever are."""
@@ -201,8 +201,7 @@ class _HotLaunch:
             position=position,
             order=order,
             label=label,
-            # The arm that is in force has settled in its last window.
-            settle_steps=self._plan.min_settle_steps if arm is self._in_force else self._settle_steps,
+            settle_steps=IN_FORCE_STEPS if arm is self._in_force else self._settle_steps,
             window_tokens=self._window_tokens,
             runs_on=position < len(order) - 1,
         )

@@ -30,6 +30,11 @@ from flashprof.windows.switches import (
     switch_detail,
 )
 
+IN_FORCE_STEPS = 1
+"""
+Dropped where the cell was in force already: the step under way at the command. It has settled in its last window, or
+while it was warmed up, which both take longer than a queue holds; dropping a queue of 8 again was a third of a reading.
+"""
 IsWarm = Callable[[Switch, Sequence[Step]], bool]
 """(first switch to a cell, steps since) → whether what it does the first time only is over."""
 

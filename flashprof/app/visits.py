@@ -17,7 +17,7 @@ from typing import Any
 
 from flashprof.app.measure import Schedule
 from flashprof.app.session import Session
-from flashprof.app.switching import Switching, after_changes, check_cut, later_half, warm_stretch
+from flashprof.app.switching import IN_FORCE_STEPS, Switching, after_changes, check_cut, later_half, warm_stretch
 from flashprof.contracts.events import EventLog, Step
 from flashprof.contracts.toggles import ToggleValues
 from flashprof.stats.composition import adjusted_log_rates, fit_step_cost, log_excess
@@ -265,8 +265,7 @@ class _Visits:
             position=0,
             order="",
             label=f"{kind} {visit.cell}",
-            # The cell that is in force has settled in its last window, or while it was warmed up.
-            settle_steps=self._plan.min_settle_steps if visit.cell == self._in_force else self._settle_steps,
+            settle_steps=IN_FORCE_STEPS if visit.cell == self._in_force else self._settle_steps,
             window_tokens=self._window_tokens,
             mark=visit.mark,
         )

@@ -46,11 +46,11 @@ def run_drafter(seat: WorkerSeat, emitter: Emitter) -> None:
         device=seat.device,
     )
     peers.require_equal("the step to start from", config.start_step)
-    trainer, saver = _load(seat, emitter, peers)
+    trainer, saver, dtype = _load(seat, emitter, peers)
     shapes = seat.rehearsals if config.toggles["warmup"] else ()
     for shape in shapes:
         # Without a name: this frame lives as long as the run, and so would the last row.
-        trainer.rehearse(synthetic_row(shape, saver.facts.num_features, seat.device), config.toggles)
+        trainer.rehearse(synthetic_row(shape, saver.facts.num_features, seat.device, dtype), config.toggles)
     ways = Ways(emitter)
     ways.note("load", f"shapes rehearsed: {len(shapes)}{_segments(seat.device)}")
     training = Training(seat, emitter, trainer, saver, ways)
@@ -59,7 +59,8 @@ def run_drafter(seat: WorkerSeat, emitter: Emitter) -> None:
     peers.close()
 
 
-def _load(seat: WorkerSeat, emitter: Emitter, peers: Peers) -> tuple[DrafterStep, Saver]:
+def _load(seat: WorkerSeat, emitter: Emitter, peers: Peers) -> tuple[DrafterStep, Saver, torch.dtype]:
+    """What trains, what saves, and the type that hidden states come in: the target's own."""
     config = seat.config
     target, embedding_VD, head_VD = load_tables(config.preset, config.cache, device=seat.device)
     text, layer_ids = target.get_text_config(), target_layer_ids(config.preset, target)
@@ -87,7 +88,8 @@ def _load(seat: WorkerSeat, emitter: Emitter, peers: Peers) -> tuple[DrafterStep
     )
     learner = Learner(drafter=drafter, optimizer=optimizer, preset=config.preset, num_steps=config.num_steps)
     hold = make_hold(config.toggles, seat.device)
-    return DrafterStep(learner, frozen, peers, emitter, hold=hold), Saver(config, facts, drafter, optimizer)
+    trainer = DrafterStep(learner, frozen, peers, emitter, hold=hold)
+    return trainer, Saver(config, facts, drafter, optimizer), embedding_VD.dtype
 
 
 def check_warm_start(plan: ZlabPlan, facts: ModelFacts, *, where: Path) -> None:
@@ -223,14 +225,14 @@ class Training:
         )
 
 
-def synthetic_row(shape: Rehearsal, num_features: int, device: torch.device) -> HiddenStates:
-    """Random hidden states of a shape that the run will meet."""
+def synthetic_row(shape: Rehearsal, num_features: int, device: torch.device, dtype: torch.dtype) -> HiddenStates:
+    """Random hidden states of a shape that the run will meet; in another *dtype* than theirs all compiles once more."""
     lengths = (shape.padded_length,) * shape.num_samples
     num_tokens = sum(lengths)
     padded_row = packed_length(num_tokens)
     return HiddenStates(
         step=0,
-        hidden_TF=torch.randn(padded_row, num_features, device=device),
+        hidden_TF=torch.randn(padded_row, num_features, device=device, dtype=dtype),
         checksum=torch.zeros((), dtype=torch.int64, device=device),
         input_ids_T=torch.ones(padded_row, dtype=torch.int64),
         loss_mask_T=torch.arange(padded_row) < num_tokens,

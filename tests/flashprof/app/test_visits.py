@@ -240,7 +240,7 @@ def test_the_cell_in_force_needs_no_long_settling(world: World) -> None:
     _, folder = world.record(Search(["good", "good", "bad", "good", "good"], plan=plan).schedule())
     switches = find_switches(logs_of(folder))
 
-    assert [12, 3, 3, 12, 3, 12, 3] == [switch.settle_steps for switch in switches]
+    assert [12, 1, 1, 12, 1, 12, 1] == [switch.settle_steps for switch in switches]
 
 
 def test_at_least_what_the_plan_says_is_dropped(world: World) -> None:

@@ -18,8 +18,11 @@ from flashprof.contracts.toggles import parse_toggles
 from flashprof.emit import connect
 from pipeline.checkpoint.zlab_config import ZlabPlan
 from pipeline.model.shape import DrafterShape
-from pipeline.roles.drafter import Training, check_warm_start
-from pipeline.roles.worker import WorkerSeat
+from pipeline.model.taps import TappedTarget
+from pipeline.model.target import load_tables, load_target
+from pipeline.presets import TINY
+from pipeline.roles.drafter import Training, check_warm_start, synthetic_row
+from pipeline.roles.worker import Rehearsal, WorkerSeat
 from pipeline.toggles import REGISTRY
 from pipeline.train.peers import Agreement
 from pipeline.train.saver import ModelFacts, Saver
@@ -131,3 +134,15 @@ def test_a_step_finds_no_hidden_states_of_the_one_before() -> None:
 
     assert 3 == num_steps
     assert [0, 0, 0] == trainer.num_held
+
+
+@pytest.mark.parametrize("source", ["random", "random-bf16"])
+def test_a_rehearsal_has_the_type_of_the_hidden_states_that_will_come(source: str, tmp_path: Path) -> None:
+    preset = replace(TINY, target=replace(TINY.target, source=source))
+    target: Any = load_target(preset, tmp_path)
+    states_BSD = TappedTarget(target, (1,)).forward(torch.ones(1, 8, dtype=torch.int64), early_exit=True)
+    _, embedding_VD, _ = load_tables(preset, tmp_path)
+
+    row = synthetic_row(Rehearsal(num_samples=1, padded_length=8), 64, torch.device("cpu"), embedding_VD.dtype)
+
+    assert states_BSD[0].dtype == row.hidden_TF.dtype
