@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flashprof.contracts.comparison import Verdict
+from flashprof.contracts.gate import EQUAL_PACE, TOK_PER_S
 from flashprof.store.from_json import from_json
 
 MAX_REGRESSION = 0.03
@@ -68,6 +69,8 @@ class Trial:
     reason: str = ""
     change: tuple[float, float, float] | None = None
     """Estimate, low and high of tok/s at 95 %."""
+    at_equal_pace: tuple[float, float, float] | None = None
+    """The same of tok/s at equal pace; None where the gate does not tell it, as before 2026-11-30 20:55."""
     pairs: tuple[Pair, ...] = ()
     spent_s: float = 0.0
     """Of measuring."""
@@ -93,17 +96,22 @@ def read_result(printed: str) -> dict[str, Any]:
         return {}
     if not isinstance(found, dict) or "verdict" not in found:
         return {}
-    change = next((metric["change"] for metric in found["metrics"]), None)
-    # An end of an interval that is not finite yet is null, and then nothing can be said of it.
-    ends = None if change is None else tuple(change[name] for name in ("estimate", "low", "high"))
     return {
         "verdict": found["verdict"],
         "is_failed": found["is_failed"],
         "reason": found["reason"],
-        "change": None if ends is None or None in ends else ends,
+        "change": _change(found["metrics"], TOK_PER_S),
+        "at_equal_pace": _change(found["metrics"], EQUAL_PACE),
         "pairs": tuple(_pair(block) for block in (found["study"] or {}).get("blocks", ())),
         "spent_s": found["spent_s"],
     }
+
+
+def _change(metrics: Iterable[Mapping[str, Any]], name: str) -> tuple[float, ...] | None:
+    change = next((metric["change"] for metric in metrics if metric["threshold"]["metric"] == name), None)
+    ends = None if change is None else tuple(change[end] for end in ("estimate", "low", "high"))
+    # An end of an interval that is not finite yet is null, and then nothing can be said of it.
+    return None if ends is None or None in ends else ends
 
 
 def threshold_says(difference: float) -> bool:

@@ -43,7 +43,7 @@ from flashprof.contracts.calibration import Calibration
 from flashprof.contracts.cell import Cell
 from flashprof.contracts.comparison import Arm, Method, Standing
 from flashprof.contracts.errors import FormatError, SubjectError, ToolError
-from flashprof.contracts.gate import GateMode, GateRequest, GateResult
+from flashprof.contracts.gate import EQUAL_PACE, GateMode, GateRequest, GateResult, Threshold
 from flashprof.contracts.study import CompareRequest, MethodChoice
 from flashprof.decide.actions import Finish, LaunchCold
 from flashprof.decide.plan import StudyPlan, estimate
@@ -158,8 +158,10 @@ def _survey(request: GateRequest, ports: Ports) -> _Known:
 
 
 def _begin(request: GateRequest, known: _Known, folder: StudyFolder, ports: Ports, progress: SearchProgress) -> _Making:
-    rule = MarginRule(alpha=request.alpha, budget_s=request.budget_s, num_metrics=len(request.thresholds))
-    judge = GateJudge(folder.launches, request.thresholds, rule)
+    pace = Threshold(metric=EQUAL_PACE, max_regression=request.thresholds[0].max_regression)
+    thresholds = (request.thresholds[0], pace, *request.thresholds[1:])
+    rule = MarginRule(alpha=request.alpha, budget_s=request.budget_s, num_metrics=len(thresholds))
+    judge = GateJudge(folder.launches, thresholds, rule)
     starts = make_starts(request, known.trees, ports, folder.path)
     launches = StudyLaunches(request=known.study, ports=ports, progress=progress, folder=folder.launches, starts=starts)
     course = Course(folder, known.plan, judge)

@@ -15,13 +15,14 @@ from flashprof.app.localise import calm_windows
 from flashprof.contracts.comparison import Arm, Block, Comparison, DecisionRule, Verdict
 from flashprof.contracts.errors import UnknownNameError, UsageError
 from flashprof.contracts.events import EventLog
-from flashprof.contracts.gate import MEMORY, PHASE, START_UP, TOK_PER_S, MetricVerdict, Threshold
+from flashprof.contracts.gate import EQUAL_PACE, MEMORY, PHASE, START_UP, TOK_PER_S, MetricVerdict, Threshold
 from flashprof.decide.orders import ARM_OF
-from flashprof.stats.margin import MarginRule, gate_verdict, is_more_worse, judge_metric
+from flashprof.stats.margin import MarginRule, beside_the_whole, gate_verdict, is_more_worse, judge_metric
+from flashprof.stats.pace import MIN_PHASES, pace_change
 from flashprof.store.tail import read_event_logs
-from flashprof.windows.costs import PhaseCosts
+from flashprof.windows.costs import PhaseCosts, training_work
 
-UNITS = MappingProxyType({TOK_PER_S: "tok/s", START_UP: "s", MEMORY: "bytes"})
+UNITS = MappingProxyType({TOK_PER_S: "tok/s", EQUAL_PACE: "tok/s", START_UP: "s", MEMORY: "bytes"})
 PHASE_UNIT = "ns a token"
 MEMORY_GAUGES = ("memory_allocated_gib", "memory_reserved_gib")
 """The first that is recorded counts."""
@@ -40,6 +41,8 @@ class LaunchFigures:
     """The peaks of all processes together."""
     phases: Mapping[str, float] = field(default_factory=dict)
     """`drafter mask` → own ns a token, mean over the calm windows."""
+    work: Mapping[str, float] = field(default_factory=dict)
+    """The same of the phases that work in the lane that trains: what its pace is read from."""
 
     def value(self, metric: str) -> float:
         """In the metric's unit; NaN for one that was not recorded."""
@@ -69,11 +72,13 @@ def read_figures(folder: Path, metrics: Sequence[str]) -> LaunchFigures:
     if START_UP in metrics:
         found = replace(found, startup_s=_startup_s(folder))
     has_phases = any(metric.startswith(PHASE) for metric in metrics)
-    if not (has_phases or MEMORY in metrics):
+    has_pace = EQUAL_PACE in metrics
+    if not (has_phases or has_pace or MEMORY in metrics):
         return found
     logs = read_event_logs(folder / "events")
     phases = phase_means(folder, logs) if has_phases else {}
-    return replace(found, memory_bytes=peak_memory_bytes(logs), phases=phases)
+    work = work_means(folder, logs) if has_pace else {}
+    return replace(found, memory_bytes=peak_memory_bytes(logs), phases=phases, work=work)
 
 
 def peak_memory_bytes(logs: Sequence[EventLog]) -> float:
@@ -95,6 +100,16 @@ def phase_means(folder: Path, logs: Sequence[EventLog]) -> dict[str, float]:
         found = costs.between(window.start_ns, window.end_ns, window.num_tokens)
         for (role, phase, _), cost in found.items():
             sums[f"{role} {phase}"] += cost / len(windows)
+    return dict(sums)
+
+
+def work_means(folder: Path, logs: Sequence[EventLog]) -> dict[str, float]:
+    """Own ns a token of each phase that works in the lane that trains, mean over the windows that nothing disturbed."""
+    windows = calm_windows(folder, logs)
+    sums: defaultdict[str, float] = defaultdict(float)
+    for window in windows:
+        for phase, cost in training_work(logs, window.start_ns, window.end_ns, window.num_tokens).items():
+            sums[phase] += cost / len(windows)
     return dict(sums)
 
 
@@ -131,21 +146,31 @@ class GateJudge:
         Raises:
             UsageError: A metric is not recorded here.
         """
-        return tuple(
-            judge_metric(
-                self._of_metric(threshold.metric, blocks),
-                threshold,
-                self._rule,
-                place=place,
-                unit=unit_of(threshold.metric),
-                spent_s=spent_s,
-            )
-            for place, threshold in enumerate(self._thresholds)
+        return beside_the_whole(
+            [
+                judge_metric(
+                    self._of_metric(threshold.metric, blocks),
+                    threshold,
+                    self._rule,
+                    place=place,
+                    unit=unit_of(threshold.metric),
+                    spent_s=spent_s,
+                )
+                for place, threshold in enumerate(self._thresholds)
+                if threshold.metric != EQUAL_PACE or self._has_pace(blocks)
+            ]
         )
+
+    def _has_pace(self, blocks: Sequence[Block]) -> bool:
+        """Whether each launch tells enough phases: a trainer without spans has no pace, and no row for it."""
+        run_ids = [run_id for block in blocks for run_id in block.launches]
+        return bool(run_ids) and all(len(self._read(run_id).work) >= MIN_PHASES for run_id in run_ids)
 
     def _of_metric(self, metric: str, blocks: Sequence[Block]) -> Sequence[Block]:
         if metric == TOK_PER_S:
             return blocks
+        if metric == EQUAL_PACE:
+            return [self._paced(block) for block in blocks]
         figures = [self._read(run_id) for block in blocks for run_id in block.launches]
         if figures:
             refuse_unrecorded(metric, figures)
@@ -159,6 +184,13 @@ class GateJudge:
         }
         base, head = logs[Arm.BASE], logs[Arm.CANDIDATE]
         return replace(block, difference=head - base, base_log_tok_per_s=base)
+
+    def _paced(self, block: Block) -> Block:
+        """The same pair as it would be had both launches drawn the same pace."""
+        work = {
+            ARM_OF[letter]: self._read(run_id).work for letter, run_id in zip(block.order, block.launches, strict=True)
+        }
+        return replace(block, difference=block.difference + pace_change(work[Arm.BASE], work[Arm.CANDIDATE]))
 
     def _read(self, run_id: str) -> LaunchFigures:
         if run_id not in self._figures:

@@ -12,6 +12,11 @@ from flashprof.contracts.localisation import Localisation
 from flashprof.contracts.results import Interval
 
 TOK_PER_S = "tok/s"
+EQUAL_PACE = "tok/s at equal pace"
+"""
+What is left of the change of tok/s when a launch's own pace is taken out: `flashprof.stats.pace`. It may fail a gate,
+and need not pass.
+"""
 START_UP = "start-up"
 MEMORY = "memory"
 PHASE = "phase:"

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from flashprof.contracts.comparison import Verdict
-from flashprof.contracts.gate import MEMORY, START_UP, TOK_PER_S, GateResult, MetricVerdict
+from flashprof.contracts.gate import EQUAL_PACE, MEMORY, START_UP, TOK_PER_S, GateResult, MetricVerdict
 from flashprof.report import figures
 from flashprof.report import gate_sentences as sentences
 from flashprof.report.gate_json import measured
@@ -26,6 +26,10 @@ from flashprof.report.gate_text import plain
 FAMILIES = MappingProxyType(
     {
         TOK_PER_S: ("flashprof_tokens_per_second", "Tokens a second of head."),
+        EQUAL_PACE: (
+            "flashprof_equal_pace_tokens_per_second",
+            "The same, had head's launches drawn the pace of base's.",
+        ),
         START_UP: ("flashprof_start_up_seconds", "From launch to the end of the first training step of head."),
         MEMORY: ("flashprof_memory_bytes", "Most memory that head held."),
     }
@@ -78,7 +82,7 @@ def render_code_quality(result: GateResult, sources: Sources) -> str:
 def _samples(metric: MetricVerdict) -> Iterator[tuple[tuple[str, str], str, float]]:
     name = metric.threshold.metric
     family = FAMILIES.get(name, PHASE_FAMILY)
-    is_time = family not in (FAMILIES[TOK_PER_S], FAMILIES[MEMORY])
+    is_time = family not in (FAMILIES[TOK_PER_S], FAMILIES[EQUAL_PACE], FAMILIES[MEMORY])
     unit_s = SECONDS.get(metric.unit.split(" ")[0].split("/")[0], 1.0) if is_time else 1.0
     yield family, _labels("phase", sentences.name_of(metric)) if family is PHASE_FAMILY else "", metric.head * unit_s
     labels = _labels("metric", sentences.name_of(metric))

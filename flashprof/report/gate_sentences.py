@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from flashprof.contracts.comparison import Verdict
-from flashprof.contracts.gate import PHASE, TOK_PER_S, GateMode, GateResult, MetricVerdict
+from flashprof.contracts.gate import EQUAL_PACE, PHASE, TOK_PER_S, GateMode, GateResult, MetricVerdict
 from flashprof.contracts.localisation import FrameChange, Localisation
 from flashprof.contracts.results import Interval
 from flashprof.report import compare_sentences, figures, localisation_sentences
@@ -139,8 +139,8 @@ def allowed(metric: MetricVerdict) -> str:
 
 
 def is_bigger_better(metric: MetricVerdict) -> bool:
-    """Of tok/s alone."""
-    return metric.threshold.metric == TOK_PER_S
+    """Of tok/s, at whatever pace."""
+    return metric.threshold.metric in (TOK_PER_S, EQUAL_PACE)
 
 
 def span(metric: MetricVerdict, found: Interval) -> str:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from flashprof.contracts.comparison import Block, Comparison, DecisionRule, Verdict
-from flashprof.contracts.gate import TOK_PER_S, MetricVerdict, Threshold
+from flashprof.contracts.gate import EQUAL_PACE, TOK_PER_S, MetricVerdict, Threshold
 from flashprof.stats.compare import MAX_TIMES, MIN_LAUNCHES, compare_blocks, compare_existing
 from flashprof.stats.sequential import anytime_factor, moments
 
@@ -54,7 +54,7 @@ class MarginRule:
 
 def is_more_worse(metric: str) -> bool:
     """Whether more of it is worse: of seconds and bytes, and not of tok/s."""
-    return metric != TOK_PER_S
+    return metric not in (TOK_PER_S, EQUAL_PACE)
 
 
 def tolerance(threshold: Threshold) -> float:
@@ -152,9 +152,34 @@ def metric_verdict(comparison: Comparison, threshold: Threshold, unit: str) -> M
     )
 
 
+def beside_the_whole(metrics: Sequence[MetricVerdict]) -> tuple[MetricVerdict, ...]:
+    """
+    The same, with a failure at equal pace left open where tok/s themselves are not worse so far.
+
+    Where most of a step became faster, the rest is slower beside it: head is better, and must not fail for that.
+
+    Args:
+        metrics: That of tok/s first.
+    """
+    whole = metrics[0].change if metrics else None
+    if whole is None or whole.estimate < 0:
+        return tuple(metrics)
+    reason = f"{metrics[0].threshold.metric} are not worse so far: parts of a step may be, beside others"
+    return tuple(
+        replace(metric, verdict=Verdict.INCONCLUSIVE, reason=f"{metric.reason}; but {reason}")
+        if metric.threshold.metric == EQUAL_PACE and metric.verdict is Verdict.REGRESSION
+        else metric
+        for metric in metrics
+    )
+
+
 def gate_verdict(metrics: Sequence[MetricVerdict]) -> Verdict:
-    """The worst of all; inconclusive without any."""
-    found = {metric.verdict for metric in metrics}
+    """The worst of all; inconclusive without any. That at equal pace fails a gate, and keeps none from passing."""
+    found = {
+        metric.verdict
+        for metric in metrics
+        if metric.threshold.metric != EQUAL_PACE or metric.verdict is Verdict.REGRESSION
+    }
     order = (Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.NO_REGRESSION)
     return next((verdict for verdict in order if verdict in found), Verdict.INCONCLUSIVE)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from flashprof.contracts.events import EventLog
+from flashprof.contracts.events import EventLog, SpanKind
 from flashprof.contracts.localisation import BETWEEN
 from flashprof.contracts.results import Window, WindowKind
 from flashprof.windows.lanes import MAIN_THREAD, LaneTimes, lane_times
@@ -115,16 +115,26 @@ def training_phases(logs: Sequence[EventLog], start_ns: int, end_ns: int, num_to
         Own ns a token of each phase, with the gaps as `BETWEEN`: they add up to the wall time. Empty for a subject
         without spans.
     """
-    recent = [_since(log, start_ns) for log in logs if log.header.trains]
-    lanes = PhaseCosts(recent).lanes_between(start_ns, end_ns, num_tokens, launch="").lanes
-    # A device stream sorts behind the thread that feeds it.
-    phases = lanes[max(lanes)] if lanes else {}
+    phases = _training_lane(logs, start_ns, end_ns, num_tokens)
     if not phases:
         return {}
     costs: defaultdict[str, float] = defaultdict(float)
     for (phase, _), own_ns in phases.items():
         costs[phase] += own_ns
     return {**costs, BETWEEN: (end_ns - start_ns) / num_tokens - sum(costs.values())}
+
+
+def training_work(logs: Sequence[EventLog], start_ns: int, end_ns: int, num_tokens: int) -> dict[str, float]:
+    """As `training_phases`, of phases that work: without waits and gaps."""
+    phases = _training_lane(logs, start_ns, end_ns, num_tokens)
+    return {phase: own_ns for (phase, kind), own_ns in phases.items() if kind == SpanKind.WORK}
+
+
+def _training_lane(logs: Sequence[EventLog], start_ns: int, end_ns: int, num_tokens: int) -> Mapping[OwnPhase, float]:
+    recent = [_since(log, start_ns) for log in logs if log.header.trains]
+    lanes = PhaseCosts(recent).lanes_between(start_ns, end_ns, num_tokens, launch="").lanes
+    # A device stream sorts behind the thread that feeds it.
+    return lanes[max(lanes)] if lanes else {}
 
 
 def _since(log: EventLog, start_ns: int) -> EventLog:

@@ -47,6 +47,8 @@ class Script:
     load_s: float | None = 2.0
     """When its first step begins; None: it never trains."""
     step_s: Callable[[int], float] = lambda _: 0.1
+    shares: Mapping[str, float] = field(default_factory=lambda: {"forward": 1.0})
+    """Phase → its part of a step, in the order of their running; together 1."""
     acknowledges: bool = True
     num_answers: float = math.inf
     """Commands that it answers before it goes deaf."""
@@ -149,7 +151,7 @@ class FakeSubject:
             self._say(f"step={index} tok/s={STEP_TOKENS / script.step_s(index):,.0f}")
             return
         self._emit(
-            Span("forward", SpanKind.WORK, "main", begin_ns, end_ns, 0, True),
+            *self._spans(begin_ns, end_ns),
             Gauge("loss", index, end_ns, script.loss(index)),
             Step(index, end_ns, STEP_TOKENS, STEP_TOKENS // 2, 0),
         )
@@ -157,6 +159,15 @@ class FakeSubject:
             self._obey(index, end_ns)
         while self._switches and self._switches[0][0] <= self._num_steps:
             self._values.update(self._switches.pop(0)[1])
+
+    def _spans(self, begin_ns: int, end_ns: int) -> list[Span]:
+        spans = []
+        at_ns, shares = begin_ns, self._script.shares
+        for place, (phase, share) in enumerate(shares.items(), start=1):
+            until_ns = end_ns if place == len(shares) else at_ns + round(share * (end_ns - begin_ns))
+            spans.append(Span(phase, SpanKind.WORK, "main", at_ns, until_ns, 0, True))
+            at_ns = until_ns
+        return spans
 
     def _obey(self, index: int, at_ns: int) -> None:
         for command in self._commands.poll():

@@ -13,7 +13,7 @@ from study_world import Launch
 from flashprof.app.gate import plan
 from flashprof.contracts.comparison import Verdict
 from flashprof.contracts.errors import UnknownNameError, UsageError
-from flashprof.contracts.gate import MEMORY, START_UP, GateMode, Threshold
+from flashprof.contracts.gate import EQUAL_PACE, MEMORY, START_UP, GateMode, Threshold
 
 CANDIDATE = "candidate"
 
@@ -282,3 +282,25 @@ def test_a_budget_that_is_spent_leaves_no_bisection(world: GateWorld) -> None:
 
     assert (Verdict.REGRESSION, "") == (found.verdict, found.culprit)
     assert any("--bisect-budget" in note for note in found.notes)
+
+
+def test_a_phase_that_costs_more_fails_where_launches_differ_by_more_than_it_costs(world: GateWorld) -> None:
+    even = {"forward": 0.3, "backward": 0.5, "loss": 0.2}
+    slow = {"forward": 0.3, "backward": 0.5, "loss": 0.28}
+    sum_slow = sum(slow.values())
+
+    def draws_its_pace(launch: Launch, script: Script) -> Script:
+        shares = {name: share / sum_slow for name, share in slow.items()} if is_head(launch) else even
+        return replace(script, shares=shares)
+
+    world.noise = 0.08
+    world.script = draws_its_pace
+    world.commit("slow", speed=SLOW)
+    found = world.gate()
+    whole, even_pace = found.metrics
+
+    assert EQUAL_PACE == even_pace.threshold.metric
+    assert (Verdict.INCONCLUSIVE, Verdict.REGRESSION) == (whole.verdict, even_pace.verdict)
+    assert (Verdict.REGRESSION, even_pace.reason) == (found.verdict, found.reason)
+    assert even_pace.change is not None
+    assert pytest.approx(-0.074, abs=0.01) == even_pace.change.estimate

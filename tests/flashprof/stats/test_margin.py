@@ -13,9 +13,9 @@ import pytest
 from block_examples import a_block, some_blocks
 
 from flashprof.contracts.comparison import Verdict
-from flashprof.contracts.gate import START_UP, TOK_PER_S, MetricVerdict, Threshold
+from flashprof.contracts.gate import EQUAL_PACE, START_UP, TOK_PER_S, MetricVerdict, Threshold
 from flashprof.decide.orders import block_order
-from flashprof.stats.margin import MarginRule, gate_verdict, judge_launches, judge_metric
+from flashprof.stats.margin import MarginRule, beside_the_whole, gate_verdict, judge_launches, judge_metric
 
 PAIR_S, BUDGET_S = 70.0, 1200.0
 NUM_MAX = math.ceil(BUDGET_S / PAIR_S)
@@ -234,3 +234,39 @@ def test_every_look_at_a_stored_baseline_costs_a_part_of_alpha() -> None:
 
     assert 0.005 == alphas[0]
     assert sum(alphas) < 0.01
+
+
+def at_equal_pace(mean: float, *, whole: float) -> tuple[MetricVerdict, MetricVerdict]:
+    """Verdicts of both metrics: clear at equal pace, and hardly known of tok/s as a whole."""
+    found = []
+    for metric, level, noise in ((TOK_PER_S, whole, 0.2), (EQUAL_PACE, mean, 0.001)):
+        blocks = some_blocks([level + noise * (-1) ** number for number in range(6)])
+        threshold = Threshold(metric=metric, max_regression=0.03)
+        rule = MarginRule(alpha=0.01, budget_s=1.0, num_metrics=2)
+        found.append(judge_metric(blocks, threshold, rule, place=len(found), unit="tok/s", spent_s=1.0))
+    return found[0], found[1]
+
+
+def test_what_is_slower_at_equal_pace_fails_a_gate_whose_tok_per_s_are_open() -> None:
+    metrics = beside_the_whole(at_equal_pace(-0.06, whole=-0.02))
+
+    assert [Verdict.INCONCLUSIVE, Verdict.REGRESSION] == [metric.verdict for metric in metrics]
+    assert Verdict.REGRESSION is gate_verdict(metrics)
+
+
+def test_it_does_not_where_tok_per_s_are_not_worse() -> None:
+    metrics = beside_the_whole(at_equal_pace(-0.06, whole=0.02))
+
+    assert Verdict.INCONCLUSIVE is metrics[1].verdict
+    assert metrics[1].reason.endswith("but tok/s are not worse so far: parts of a step may be, beside others")
+    assert Verdict.INCONCLUSIVE is gate_verdict(metrics)
+
+
+def test_it_neither_passes_a_gate_nor_keeps_one_from_passing() -> None:
+    whole, even = at_equal_pace(0.0, whole=-0.02)
+    is_open = replace(even, verdict=Verdict.INCONCLUSIVE)
+    passed = replace(whole, verdict=Verdict.NO_REGRESSION)
+
+    assert Verdict.NO_REGRESSION is even.verdict
+    assert Verdict.INCONCLUSIVE is gate_verdict([whole, even])
+    assert Verdict.NO_REGRESSION is gate_verdict([passed, is_open])
