@@ -16,7 +16,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\u
 _MARKUP = re.compile(r"[\\`*_\[\]~$]")
 _AUTOLINK = re.compile(r"(?i)(?<=ww)w(?=\.)|:(?=//)")
 _REFERENCE = re.compile(r"(?i)[@#!%&](?=[\w\"'])|(?<=\bGH)-(?=\d)")
-_LEADING = re.compile(r"^(\d*)([-+.)]|#+)(?=\s|$)")
+_LEADING = re.compile(r"^(\d*)(-(?=[-\s]*$)|(?:[-+.)]|#+)(?=\s|$))")
 _RUN_OF_BACKQUOTES = re.compile(r"`+")
 BREAK = "&#8203;"
 """A space of no width: names and numbers are looked for after entities are read, so that `&#64;` is of no use."""
@@ -33,7 +33,7 @@ def inline(text: object, length: int = MAX_TEXT) -> str:
     line = _MARKUP.sub(lambda found: f"\\{found.group()}", line.replace("&", "&amp;"))
     line = _AUTOLINK.sub(lambda found: f"{found.group()}{BREAK}", line)
     line = line.replace("<", "&lt;").replace(">", "&gt;")
-    # What a list item begins with could be a heading, or a list in it.
+    # What a list item begins with could be a heading, or a list in it, or a rule: `- --`.
     line = _LEADING.sub(r"\1\\\2", line)
     return re.sub("\0(.*?)\0", rf"\1{BREAK}", line)
 

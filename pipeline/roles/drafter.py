@@ -197,10 +197,10 @@ class Training:
         with span("log"):
             self._emitter.gauge("queue", step, num_waiting)
             facts = self._facts(step, messages, result, num_waiting)
-            self._log.record(facts, readings)
             all_slide = bool(self._switches.values["swa"])
             tflop = self._flop.tflop(result.contexts, facts.num_tokens, all_slide=all_slide)
             self._emitter.gauge("model_tflop", step, tflop)
+            self._log.record(facts, readings)
         return result.agreement, facts
 
     def _note_ways(self, step: int, result: StepResult, readings: list[Reading]) -> None:

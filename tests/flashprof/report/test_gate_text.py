@@ -35,6 +35,8 @@ def cell_of(text: str) -> str:
 @example("![x](javascript:1) <img src=x> **b** `c` ~~d~~ &lt; \\| | a")
 @example("- item")
 @example("12. item")
+@example("--")
+@example("- - -")
 @example("## title")
 @example("> quote")
 @example("a\\")
