@@ -160,7 +160,7 @@ def _survey(request: GateRequest, ports: Ports) -> _Known:
 def _begin(request: GateRequest, known: _Known, folder: StudyFolder, ports: Ports, progress: SearchProgress) -> _Making:
     pace = Threshold(metric=EQUAL_PACE, max_regression=request.thresholds[0].max_regression)
     thresholds = (request.thresholds[0], pace, *request.thresholds[1:])
-    rule = MarginRule(alpha=request.alpha, budget_s=request.budget_s, num_metrics=len(thresholds))
+    rule = MarginRule(alpha=request.alpha, budget_s=request.budget_s)
     judge = GateJudge(folder.launches, thresholds, rule)
     starts = make_starts(request, known.trees, ports, folder.path)
     launches = StudyLaunches(request=known.study, ports=ports, progress=progress, folder=folder.launches, starts=starts)

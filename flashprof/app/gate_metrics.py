@@ -139,6 +139,8 @@ class GateJudge:
         """
         A verdict for each threshold.
 
+        Alpha is shared among those that are told here: tok/s, at equal pace too, first.
+
         Args:
             blocks: Cold ones, as the study has them: of tok/s.
             spent_s: Measuring time so far, in seconds.
@@ -146,25 +148,31 @@ class GateJudge:
         Raises:
             UsageError: A metric is not recorded here.
         """
+        has_pace = any(item.metric == EQUAL_PACE for item in self._thresholds) and self._has_pace(blocks)
+        thresholds = [item for item in self._thresholds if has_pace or item.metric != EQUAL_PACE]
+        rule = replace(self._rule, num_metrics=len(thresholds), num_first=1 + has_pace)
         return beside_the_whole(
             [
                 judge_metric(
                     self._of_metric(threshold.metric, blocks),
                     threshold,
-                    self._rule,
+                    rule,
                     place=place,
                     unit=unit_of(threshold.metric),
                     spent_s=spent_s,
                 )
-                for place, threshold in enumerate(self._thresholds)
-                if threshold.metric != EQUAL_PACE or self._has_pace(blocks)
+                for place, threshold in enumerate(thresholds)
             ]
         )
 
     def _has_pace(self, blocks: Sequence[Block]) -> bool:
-        """Whether each launch tells enough phases: a trainer without spans has no pace, and no row for it."""
-        run_ids = [run_id for block in blocks for run_id in block.launches]
-        return bool(run_ids) and all(len(self._read(run_id).work) >= MIN_PHASES for run_id in run_ids)
+        """
+        Whether launches tell enough phases: a trainer without spans has no pace, and no row for it.
+
+        One that was disturbed throughout tells none, and its pair is left out.
+        """
+        run_ids = (run_id for block in blocks for run_id in block.launches)
+        return any(len(self._read(run_id).work) >= MIN_PHASES for run_id in run_ids)
 
     def _of_metric(self, metric: str, blocks: Sequence[Block]) -> Sequence[Block]:
         if metric == TOK_PER_S:

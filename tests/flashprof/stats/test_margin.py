@@ -270,3 +270,11 @@ def test_it_neither_passes_a_gate_nor_keeps_one_from_passing() -> None:
     assert Verdict.NO_REGRESSION is even.verdict
     assert Verdict.INCONCLUSIVE is gate_verdict([whole, even])
     assert Verdict.NO_REGRESSION is gate_verdict([passed, is_open])
+
+
+def test_tok_per_s_at_either_pace_share_the_part_of_the_first() -> None:
+    alone = MarginRule(alpha=0.01, budget_s=1.0, num_metrics=2, num_first=2)
+    beside = MarginRule(alpha=0.01, budget_s=1.0, num_metrics=4, num_first=2)
+
+    assert [0.005, 0.005] == [alone.share(place) for place in range(2)]
+    assert pytest.approx([0.004, 0.004, 0.001, 0.001]) == [beside.share(place) for place in range(4)]
