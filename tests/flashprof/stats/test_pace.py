@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from statistics import pstdev
 
 import pytest
+from block_examples import some_blocks
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flashprof.contracts.comparison import Verdict
+from flashprof.contracts.gate import EQUAL_PACE, TOK_PER_S, Threshold
+from flashprof.stats.margin import MarginRule, beside_the_whole, gate_verdict, judge_metric
 from flashprof.stats.pace import pace_change
 
 STEP = {"forward": 22.0, "backward": 44.0, "loss": 16.0, "receive": 8.0, "mask": 4.0, "optimizer": 6.0}
@@ -49,18 +54,57 @@ def test_with_fewer_than_three_phases_in_common_there_is_none() -> None:
     assert math.isnan(pace_change({}, STEP))
 
 
+THRESHOLDS = [Threshold(metric=metric, max_regression=0.03) for metric in (TOK_PER_S, EQUAL_PACE)]
+RULE = MarginRule(alpha=0.01, budget_s=1.0, num_metrics=2, num_first=2)
+PACE_SD, PHASE_SD = 0.09, 0.03
+"""Of a launch, all its phases alike, and of each phase: pairs differ by 13 % in tok/s, by 1.2 % at equal pace."""
+MAX_PAIRS = 18
+"""Of 20 minutes."""
+
+
+def launch(rng: random.Random, cost: float = 0.0) -> dict[str, float]:
+    """Phases of a launch, with *cost* more of the step in its `loss`."""
+    pace = math.exp(rng.gauss(0, PACE_SD))
+    work = {name: value * pace * math.exp(rng.gauss(0, PHASE_SD)) for name, value in STEP.items()}
+    return {**work, "loss": work["loss"] + cost * sum(work.values())}
+
+
+def pair(rng: random.Random, cost: float) -> tuple[float, float]:
+    """Differences of log tok/s: as they are, and at equal pace."""
+    base, head = launch(rng), launch(rng, cost)
+    difference = math.log(sum(base.values()) / sum(head.values()))
+    return difference, difference + pace_change(base, head)
+
+
+def gates(cost: float, num: int) -> Counter[Verdict]:
+    """Verdicts of gates that are looked at after every pair."""
+    verdicts: Counter[Verdict] = Counter()
+    for seed in range(num):
+        rng = random.Random(seed)
+        pairs: list[tuple[float, float]] = []
+        verdict = Verdict.INCONCLUSIVE
+        while verdict is Verdict.INCONCLUSIVE and len(pairs) < MAX_PAIRS:
+            pairs.append(pair(rng, cost))
+            found = [
+                judge_metric(some_blocks(values), threshold, RULE, place=place, unit="tok/s", spent_s=1.0)
+                for place, (threshold, values) in enumerate(zip(THRESHOLDS, zip(*pairs, strict=True), strict=True))
+            ]
+            verdict = gate_verdict(beside_the_whole(found))
+        verdicts[verdict] += 1
+    return verdicts
+
+
+def test_harmless_gates_fail_less_than_once_in_two_hundred_where_launches_differ_by_13_percent() -> None:
+    assert gates(0.0, 1000)[Verdict.REGRESSION] <= 5
+
+
+def test_five_percent_in_one_phase_is_caught_there() -> None:
+    assert gates(0.0526, 200)[Verdict.REGRESSION] >= 0.95 * 200
+
+
 def test_a_cost_in_one_phase_is_left_beside_launches_that_differ_by_a_tenth() -> None:
-    rng = random.Random(3)
-    raw, beside = [], []
-    for _ in range(200):
-        base, head = (
-            {name: value * pace * math.exp(rng.gauss(0, 0.03)) for name, value in STEP.items()}
-            for pace in (math.exp(rng.gauss(0, 0.1)), math.exp(rng.gauss(0, 0.1)))
-        )
-        head["loss"] += 0.05 * sum(head.values())
-        difference = math.log(sum(base.values()) / sum(head.values()))
-        raw.append(difference)
-        beside.append(difference + pace_change(base, head))
+    pairs = [pair(random.Random(seed), 0.05) for seed in range(400)]
+    raw, beside = ([one[place] for one in pairs] for place in range(2))
 
     assert pstdev(raw) > 4 * pstdev(beside)
     # Never more than it costs, and at most a fifth less.
