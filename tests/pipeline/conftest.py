@@ -68,6 +68,9 @@ def worker_context(run_folder: Path) -> Iterator[Any]:
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("GLOO_SOCKET_IFNAME", "lo")
         with fork_server() as context:
+            # The server has them. What other tests of this session start must not: it would obey the control channel of
+            # whatever run was the last, and write into its folder.
+            patch.undo()
             yield context
 
 
