@@ -19,7 +19,7 @@ from benchmarks.drafter_variants import FAST, Variant, kernel_options, phase_tfl
 from benchmarks.peers.clock import Clock, num_graphs
 from benchmarks.peers.ours import make_preset, packed_row
 from benchmarks.peers.weights import EMBEDDING, HEAD, draw, fill
-from benchmarks.peers.work import Batch, Work, fixed_batch, hidden_states, varying_batches
+from benchmarks.peers.work import Batch, Work, drafter_shape, fixed_batch, hidden_states, varying_batches
 from flashprof.contracts.toggles import ToggleValues, parse_toggles
 from pipeline.config import HostPlace
 from pipeline.model.drafter import Drafter, attend
@@ -28,7 +28,6 @@ from pipeline.model.loss import Targets
 from pipeline.model.mask_rule import MaskRequest
 from pipeline.model.masks import MaskFactory
 from pipeline.model.scoring import Score
-from pipeline.model.shape import DrafterShape
 from pipeline.model.tables import FrozenTables
 from pipeline.toggles import REGISTRY, honoured, not_applied
 from pipeline.train.optimizer import make_optimizer
@@ -64,17 +63,7 @@ class Bench:
         self.work, self.device, self.clock = work, device, Clock(device)
         self.on_cuda = device.type == "cuda"
         with device:
-            self.drafter = Drafter(
-                DrafterShape(
-                    hidden_size=work.hidden_size,
-                    num_heads=work.num_heads,
-                    num_kv_heads=work.num_kv_heads,
-                    head_dim=work.head_dim,
-                    intermediate_size=work.intermediate_size,
-                    num_layers=work.num_draft_layers,
-                    num_taps=work.num_draft_layers,
-                )
-            )
+            self.drafter = Drafter(drafter_shape(work))
         sizes = (work.vocab_size, work.hidden_size)
         # Values that bfloat16 holds, as a target's are.
         self.tables = [draw(name, sizes, device).bfloat16() for name in (EMBEDDING, HEAD)]

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.peers.weights import EMBEDDING, HEAD, draw, fill
-from benchmarks.peers.work import Batch, Work, states_dtype
+from benchmarks.peers.work import Batch, Work, drafter_shape, states_dtype
 from flashprof.contracts.toggles import ToggleValues, format_toggles, parse_toggles
 from flashprof.emit import Emitter
 from pipeline.config import HostPlace
 from pipeline.data.buckets import packed_length
 from pipeline.model.checksum import bit_sum
 from pipeline.model.drafter import Drafter
-from pipeline.model.shape import DrafterShape
 from pipeline.model.tables import FrozenTables
 from pipeline.presets import FULL, DataPlan, DrafterPlan, Preset, Recipe, TargetPlan
 from pipeline.roles.drafter import synthetic_row
@@ -45,7 +44,7 @@ class OurDrafter:
     def __init__(self, work: Work, device: torch.device) -> None:
         preset = make_preset(work)
         with device:
-            drafter = Drafter(_shape(work))
+            drafter = Drafter(drafter_shape(work))
         self.num_trained = fill(drafter)
         self._work, self._device = work, device
         self._toggles = our_toggles(work, device)
@@ -115,18 +114,6 @@ def make_preset(work: Work) -> Preset:
             token_budget=work.token_budget,
         ),
         recipe=Recipe(),
-    )
-
-
-def _shape(work: Work) -> DrafterShape:
-    return DrafterShape(
-        hidden_size=work.hidden_size,
-        num_heads=work.num_heads,
-        num_kv_heads=work.num_kv_heads,
-        head_dim=work.head_dim,
-        intermediate_size=work.intermediate_size,
-        num_layers=work.num_draft_layers,
-        num_taps=work.num_draft_layers,
     )
 
 

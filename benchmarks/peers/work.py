@@ -209,24 +209,28 @@ def states_dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
-def drafter_tflop(work: Work) -> float:
-    """
-    Floating-point operations of a step at the fixed shape, as `pipeline.model.flop` counts them.
-
-    A query sees half of the supervised part and all of the first quarter on average.
-    """
-    shape = DrafterShape(
+def drafter_shape(work: Work) -> DrafterShape:
+    """Of all systems' drafters."""
+    return DrafterShape(
         hidden_size=work.hidden_size,
         num_heads=work.num_heads,
         num_kv_heads=work.num_kv_heads,
         head_dim=work.head_dim,
         intermediate_size=work.intermediate_size,
         num_layers=work.num_draft_layers,
-        num_taps=work.num_features // work.hidden_size,
+        num_taps=work.num_draft_layers,
     )
+
+
+def drafter_tflop(work: Work) -> float:
+    """
+    Floating-point operations of a step at the fixed shape, as `pipeline.model.flop` counts them.
+
+    A query sees half of the supervised part and all of the first quarter on average.
+    """
     num_pairs = work.num_anchors * work.block_size * (work.length * 5 / 8 + work.block_size)
     flop = drafter_flop(
-        shape,
+        drafter_shape(work),
         vocab_size=work.vocab_size,
         block_size=work.block_size,
         num_context=work.token_budget,
