@@ -5,11 +5,19 @@ from __future__ import annotations
 import signal
 
 import pytest
+from hypothesis import settings
 
 
 def pytest_configure() -> None:
-    """A shell that starts us in the background makes SIGINT ignored, also in what we start: tests send it."""
+    """
+    What holds for all.
+
+    A shell that starts us in the background makes SIGINT ignored, also in what we start: tests send it. hypothesis's
+    deadline of 200 ms an example times the machine: beside other work any property would fail now and then.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile("flashprof", deadline=None)
+    settings.load_profile("flashprof")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
