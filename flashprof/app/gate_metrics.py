@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from flashprof.contracts.comparison import Arm, Block, Comparison, DecisionRule,
 from flashprof.contracts.errors import UnknownNameError, UsageError
 from flashprof.contracts.events import EventLog
 from flashprof.contracts.gate import EQUAL_PACE, MEMORY, PHASE, START_UP, TOK_PER_S, MetricVerdict, Threshold
+from flashprof.contracts.results import Window
 from flashprof.decide.orders import ARM_OF
 from flashprof.stats.margin import MarginRule, beside_the_whole, gate_verdict, is_more_worse, judge_metric
 from flashprof.stats.pace import MIN_PHASES, pace_change
@@ -76,8 +77,9 @@ def read_figures(folder: Path, metrics: Sequence[str]) -> LaunchFigures:
     if not (has_phases or has_pace or MEMORY in metrics):
         return found
     logs = read_event_logs(folder / "events")
-    phases = phase_means(folder, logs) if has_phases else {}
-    work = work_means(folder, logs) if has_pace else {}
+    windows = calm_windows(folder, logs) if has_phases or has_pace else []
+    phases = phase_means(windows, logs) if has_phases else {}
+    work = work_means(windows, logs) if has_pace else {}
     return replace(found, memory_bytes=peak_memory_bytes(logs), phases=phases, work=work)
 
 
@@ -91,25 +93,24 @@ def peak_memory_bytes(logs: Sequence[EventLog]) -> float:
     return math.nan
 
 
-def phase_means(folder: Path, logs: Sequence[EventLog]) -> dict[str, float]:
-    """Own ns a token of each phase, `drafter mask`, mean over the windows that nothing disturbed."""
+def phase_means(windows: Sequence[Window], logs: Sequence[EventLog]) -> dict[str, float]:
+    """Own ns a token of each phase, `drafter mask`, mean over *windows*."""
     costs = PhaseCosts(logs)
-    windows = calm_windows(folder, logs)
-    sums: defaultdict[str, float] = defaultdict(float)
-    for window in windows:
-        found = costs.between(window.start_ns, window.end_ns, window.num_tokens)
-        for (role, phase, _), cost in found.items():
-            sums[f"{role} {phase}"] += cost / len(windows)
-    return dict(sums)
+    found = [costs.between(window.start_ns, window.end_ns, window.num_tokens) for window in windows]
+    return _means([(f"{role} {phase}", cost) for of in found for (role, phase, _), cost in of.items()], len(windows))
 
 
-def work_means(folder: Path, logs: Sequence[EventLog]) -> dict[str, float]:
-    """Own ns a token of each phase that works in the lane that trains, mean over the windows that nothing disturbed."""
-    windows = calm_windows(folder, logs)
+def work_means(windows: Sequence[Window], logs: Sequence[EventLog]) -> dict[str, float]:
+    """Own ns a token of each phase that works in the lane that trains, mean over *windows*."""
+    found = [training_work(logs, window.start_ns, window.end_ns, window.num_tokens) for window in windows]
+    return _means([item for of in found for item in of.items()], len(windows))
+
+
+def _means(costs: Iterable[tuple[str, float]], num_windows: int) -> dict[str, float]:
+    """What is absent from a window costs nothing there."""
     sums: defaultdict[str, float] = defaultdict(float)
-    for window in windows:
-        for phase, cost in training_work(logs, window.start_ns, window.end_ns, window.num_tokens).items():
-            sums[phase] += cost / len(windows)
+    for name, cost in costs:
+        sums[name] += cost / num_windows
     return dict(sums)
 
 
