@@ -80,6 +80,10 @@ class Step:
     num_padding_tokens: int
 
 
+MODEL_TFLOP = "model_tflop"
+"""Gauge of what a step needs: 10^12 operations, forward and backward, nothing computed again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gauge:
     """A value at a moment: queue depth, loss, allocated memory."""

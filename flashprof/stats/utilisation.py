@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flashprof.contracts.events import EventLog
+from flashprof.contracts.events import MODEL_TFLOP, EventLog
 from flashprof.contracts.results import LaneRow, RankUse, Window
 from flashprof.stats.device_peaks import peak_tflop_per_s
-
-GAUGE = "model_tflop"
-"""10^12 operations of a step, forward and backward, nothing computed again."""
 
 
 def rank_uses(logs: Sequence[EventLog], windows: Sequence[Window], lanes: Sequence[LaneRow]) -> tuple[RankUse, ...]:
@@ -49,7 +46,7 @@ def rank_uses(logs: Sequence[EventLog], windows: Sequence[Window], lanes: Sequen
 
 
 def _tflop_per_token(log: EventLog, windows: Sequence[Window]) -> float | None:
-    by_step = {gauge.step: gauge.value for gauge in log.gauges if gauge.name == GAUGE}
+    by_step = {gauge.step: gauge.value for gauge in log.gauges if gauge.name == MODEL_TFLOP}
     inside = [
         step
         for step in log.steps

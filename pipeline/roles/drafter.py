@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from flashprof.contracts.errors import UsageError
+from flashprof.contracts.events import MODEL_TFLOP
 from flashprof.emit import Emitter
 from pipeline.brake import make_hold
 from pipeline.checkpoint.folder import read_state, restore
@@ -199,7 +200,7 @@ class Training:
             facts = self._facts(step, messages, result, num_waiting)
             all_slide = bool(self._switches.values["swa"])
             tflop = self._flop.tflop(result.contexts, facts.num_tokens, all_slide=all_slide)
-            self._emitter.gauge("model_tflop", step, tflop)
+            self._emitter.gauge(MODEL_TFLOP, step, tflop)
             self._log.record(facts, readings)
         return result.agreement, facts
 

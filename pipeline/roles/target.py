@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from flashprof.contracts.errors import UsageError
+from flashprof.contracts.events import MODEL_TFLOP
 from flashprof.contracts.toggles import ToggleValues
 from flashprof.emit import WAIT, Emitter
 from pipeline.faults import Pack, make_pack
@@ -82,7 +83,7 @@ def run_target(seat: WorkerSeat, emitter: Emitter) -> None:
         tools.evidence.look()
         if tools.widths is not None:
             flop = target_flop(tools.widths, num_layers=tools.num_layers[True], lengths=item.lengths)
-            emitter.gauge("model_tflop", num_done, flop / 1e12)
+            emitter.gauge(MODEL_TFLOP, num_done, flop / 1e12)
         emitter.end_step(
             num_done,
             num_tokens=item.num_tokens,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flashprof.contracts.events import EventLog, Gauge, Header, Mark, Span, SpanKind, Step
+from flashprof.contracts.events import MODEL_TFLOP, EventLog, Gauge, Header, Mark, Span, SpanKind, Step
 from flashprof.contracts.results import RankUse, Window, WindowKind
-from flashprof.stats.utilisation import GAUGE, rank_uses
+from flashprof.stats.utilisation import rank_uses
 from flashprof.windows.phases import lane_rows
 
 STEP_NS = 100_000_000
@@ -26,7 +26,7 @@ def make_log(role: str, *, device_name: str = "NVIDIA H200", tflop: float | None
         log.spans.append(Span("work", SpanKind.WORK, "main", start_ns + STEP_NS // 2, end_ns, 0, True))
         log.steps.append(Step(step, end_ns, NUM_TOKENS, NUM_TOKENS, 0))
         if tflop is not None:
-            log.gauges.append(Gauge(GAUGE, step, end_ns - 1000, tflop if step > 2 else 1e6))
+            log.gauges.append(Gauge(MODEL_TFLOP, step, end_ns - 1000, tflop if step > 2 else 1e6))
     if device_name:
         log.marks.append(Mark("ready", 0, {"device": "cuda:0", "device_name": device_name}))
     return log
