@@ -49,5 +49,5 @@ def _end(readings: Sequence[Reading]) -> End:
     from flashprof.stats.focus import End
 
     return End(
-        phases=[reading.phases for reading in readings], num_launches=len({reading.launch for reading in readings})
+        phases=[reading.phases for reading in readings], launches=frozenset(reading.launch for reading in readings)
     )

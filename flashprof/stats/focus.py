@@ -80,7 +80,8 @@ class End:
     """The readings of good, or of bad."""
 
     phases: Sequence[Phases]
-    num_launches: int
+    launches: frozenset[str]
+    """In which they were read. Ends of the same launches share what a launch draws."""
 
 
 def find_focus(good: End, bad: End, everything: Sequence[Phases], noise: NoisePrior) -> Focus | None:
@@ -102,7 +103,10 @@ def find_focus(good: End, bad: End, everything: Sequence[Phases], noise: NoisePr
         return None
     names = sorted({name for phases in everything for name in phases})
     old, new = (np.array([[phases.get(name, 0.0) for name in names] for phases in end.phases]) for end in (good, bad))
-    ends = _Ends(old=old, new=new, share=1 / good.num_launches + 1 / bad.num_launches, noise=noise)
+    # What a launch draws is no difference between ends that were switched in it. Counted as one, a quarter of the drop
+    # was in focus and three quarters passed for chance (13 toggles in one launch on an H200, docs/story.md).
+    share = 0.0 if good.launches == bad.launches else 1 / len(good.launches) + 1 / len(bad.launches)
+    ends = _Ends(old=old, new=new, share=share, noise=noise)
     changes = ends.clear_changes()
     if not changes.any() or changes.all():
         return None
@@ -121,7 +125,7 @@ def find_focus(good: End, bad: End, everything: Sequence[Phases], noise: NoisePr
     if focus is None:
         return None
     in_focus = np.array([name in focus.phases for name in names])
-    left = _scatter(focus, (good, bad)) / math.hypot(noise.window_sd, noise.launch_sd)
+    left = _scatter(focus, (good, bad)) / math.hypot(noise.window_sd, noise.launch_sd if share else 0.0)
     noise_share = max(left, ends.share_of(in_focus))
     return replace(focus, noise_share=noise_share) if noise_share <= MAX_NOISE_SHARE else None
 
@@ -137,7 +141,7 @@ class _Ends:
     new: Floats
     """Of the bad one."""
     share: float
-    """1 / launches of good + 1 / launches of bad."""
+    """1 / launches of good + 1 / launches of bad; 0 where these are the same."""
     noise: NoisePrior
 
     def clear_changes(self) -> Floats:
