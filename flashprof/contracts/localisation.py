@@ -14,6 +14,7 @@ BETWEEN = "(between phases)"
 AWAITED = MappingProxyType(
     {
         "wait_hidden": "target",
+        "wait_states": "target",
         "wait_work": "dispatcher",
         "wait_targets": "target",
         "wait_room": "drafter",

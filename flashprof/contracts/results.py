@@ -95,7 +95,7 @@ class LaneRow:
     tok_per_s: float
     """What it did."""
     capacity_tok_per_s: float
-    """What it would do if it never waited: tokens over work time."""
+    """What it would do if it never waited: tokens over work time, its host thread's or, where longer, its GPU's."""
     is_limiting: bool
 
     @property

@@ -120,7 +120,8 @@ def limiting(summary: RunSummary) -> str:
     if row is None:
         return ""
     where = _where(summary, row)
-    waits = [f"it {_waits(row)}", *(f"{other.lane} {_waits(other)}" for other in _partners(summary.lanes, row))]
+    partners = (f"{other.lane} {_waits(other)}{_busy_gpu(summary, other)}" for other in _partners(summary.lanes, row))
+    waits = [f"it {_waits(row)}", *partners]
     return f"{row.lane} limits{_margin(summary.lanes, row)}{where}; {', '.join(waits)}"
 
 
@@ -132,12 +133,7 @@ def _where(summary: RunSummary, row: LaneRow) -> str:
     the phase that asks is not to blame. A `clip` that reads the gradient norm took 75 % of a host whose GPU was 98 %
     busy, half of it with `backward` (Qwen3-8B's shapes, one H200).
     """
-    streams = [
-        other
-        for other in summary.lanes
-        if _rank_of(other) == _rank_of(row) and DEVICE in other.lane.thread and _work_share(other) >= BUSY_DEVICE
-    ]
-    stream = max(streams, key=_work_share, default=None)
+    stream = _busy_stream(summary, row)
     biggest = _biggest_work(summary, stream or row)
     if biggest is None:
         return ""
@@ -145,6 +141,22 @@ def _where(summary: RunSummary, row: LaneRow) -> str:
     if stream is None:
         return f": {share} of its time is `{biggest.phase}`"
     return f": its GPU is busy {figures.percent(_work_share(stream))} of the time, {share} with `{biggest.phase}`"
+
+
+def _busy_stream(summary: RunSummary, row: LaneRow) -> LaneRow | None:
+    """The busiest stream of the process whose main lane is *row*, if it works nearly all the time."""
+    streams = [
+        other
+        for other in summary.lanes
+        if _rank_of(other) == _rank_of(row) and DEVICE in other.lane.thread and _work_share(other) >= BUSY_DEVICE
+    ]
+    return max(streams, key=_work_share, default=None)
+
+
+def _busy_gpu(summary: RunSummary, row: LaneRow) -> str:
+    """A host that waits while its GPU works could not have gone faster: the wait alone would mislead."""
+    stream = _busy_stream(summary, row)
+    return f" (its GPU is busy {figures.percent(_work_share(stream))})" if stream else ""
 
 
 def _biggest_work(summary: RunSummary, row: LaneRow) -> PhaseRow | None:

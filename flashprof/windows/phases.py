@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from flashprof.contracts.events import EventLog, SpanKind
 from flashprof.contracts.results import LaneRow, PhaseRow, Window
+from flashprof.windows.costs import is_followed
 from flashprof.windows.lanes import MAIN_THREAD, LaneTimes, lane_times
 
 DATA_FLOW = ("dispatcher", "target", "drafter")
@@ -36,10 +37,12 @@ def lane_rows(logs: Sequence[EventLog], windows: Sequence[Window]) -> tuple[Lane
     Work, waiting, tok/s and capacity of each lane, pooled over *windows*, in the order of `phase_rows`.
 
     Only a process's main lane has tokens. Capacity is tokens over work time, both of the complete cycles; 0 where
-    it has no tokens or no work phase. The role whose main lanes have the smallest summed capacity limits, and
-    within it the lane with the smallest.
+    it has no tokens or no work phase. A host that hands its work to a device is no faster than the device: a stream
+    that works longer tells. The role whose main lanes have the smallest summed capacity limits, and within it the
+    lane with the smallest.
     """
-    rows = [_lane_row(times) for times in _all_lane_times(logs, windows)]
+    alone = [_lane_row(times) for times in _all_lane_times(logs, windows)]
+    rows = [_held_by_streams(row, alone) for row in alone]
     limiting = _limiting(rows)
     return tuple(replace(row, is_limiting=row is limiting) for row in rows)
 
@@ -95,6 +98,25 @@ def _lane_row(times: LaneTimes) -> LaneRow:
         capacity_tok_per_s=_per_s(num_tokens, times.cycle_sum_ns(SpanKind.WORK)),
         is_limiting=False,
     )
+
+
+def _held_by_streams(row: LaneRow, rows: Sequence[LaneRow]) -> LaneRow:
+    """
+    A process's main lane, no faster than its busiest stream.
+
+    A drafter's host waited 26 % for hidden states while its GPU was busy 95 % (Qwen3-8B's shapes, two H200s): by the
+    host alone it could have done 56K tok/s of which its GPU allows 44K.
+    """
+    busy = max((other.work_ns / other.wall_ns for other in rows if other.wall_ns and _feeds(row, other)), default=0.0)
+    if not busy or not row.capacity_tok_per_s:
+        return row
+    return replace(row, capacity_tok_per_s=min(row.capacity_tok_per_s, row.tok_per_s / busy))
+
+
+def _feeds(row: LaneRow, other: LaneRow) -> bool:
+    """Whether *other* is a stream of the device to which *row*, a main lane, gives its work."""
+    thread = other.lane.thread
+    return thread != MAIN_THREAD and is_followed(thread) and replace(other.lane, thread=row.lane.thread) == row.lane
 
 
 def _per_s(num_tokens: int, length_ns: int) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flashprof.contracts.errors import UsageError
 from flashprof.contracts.events import MODEL_TFLOP
-from flashprof.emit import Emitter
+from flashprof.emit import WAIT, Emitter
 from pipeline.brake import make_hold
 from pipeline.checkpoint.folder import read_state, restore
 from pipeline.checkpoint.zlab import read_plan, read_zlab
@@ -180,6 +180,10 @@ class Training:
         """One step; lets go of its hidden states, which the next one would otherwise find beside its own."""
         span = self._emitter.span
         messages = self._inbox.take(step, self._emitter)
+        # Two GPUs: what came may still be in the making. In `unpack` that wait would count as the drafter's work.
+        with span("wait_states", WAIT, device=True):
+            for message in messages:
+                self._carrier.expect(message, self._seat.device)
         with span("unpack", device=True):
             messages = [self._carrier.unpack(message, self._seat.device) for message in messages]
         with span("control"):

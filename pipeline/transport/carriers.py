@@ -30,6 +30,10 @@ class Carrier(Protocol):
         """In the target: the message for a drafter as it is pickled. The caller may reuse what it gave."""
         ...
 
+    def expect(self, message: HiddenStates, device: torch.device) -> None:
+        """In the drafter: *device* waits for the target's to have written the states, where that is still to come."""
+        ...
+
     def unpack(self, message: HiddenStates, device: torch.device) -> HiddenStates:
         """In the drafter: the message with its hidden states on *device*, ordered before what follows there."""
         ...
@@ -42,6 +46,9 @@ class SharedCarrier:
         """Move the tensors into shared memory here, where it is timed, and not while they are pickled."""
         del receiver
         return _map_tensors(message, Tensor.share_memory_)
+
+    def expect(self, message: HiddenStates, device: torch.device) -> None:
+        """They were written before they were sent."""
 
     def unpack(self, message: HiddenStates, device: torch.device) -> HiddenStates:
         """The tensors are here already."""
@@ -70,6 +77,11 @@ class DeviceCarrier:
             message = replace(message, hidden_TF=loan, checksum=loan)
         return _map_tensors(message, lambda tensor: tensor if tensor.is_cuda else tensor.share_memory_())
 
+    def expect(self, message: HiddenStates, device: torch.device) -> None:
+        """The target sends a loan as soon as its writing is queued."""
+        if isinstance(message.hidden_TF, Loan):
+            self._borrower.expect(message.hidden_TF, device)
+
     def unpack(self, message: HiddenStates, device: torch.device) -> HiddenStates:
         """A copy on the drafter's device."""
         if isinstance(message.hidden_TF, Loan):
@@ -89,6 +101,9 @@ class PinnedCarrier:
         """Waits for the copy: what is pickled must be whole."""
         del receiver
         return _map_tensors(message, _to_shared_host)
+
+    def expect(self, message: HiddenStates, device: torch.device) -> None:
+        """They were written before they were sent."""
 
     def unpack(self, message: HiddenStates, device: torch.device) -> HiddenStates:
         """Copies from pinned memory without waiting; torch keeps the block until the copy has run."""

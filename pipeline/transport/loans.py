@@ -34,8 +34,8 @@ class Fence(Protocol):
         """Put it behind all that the current stream has been given."""
         ...
 
-    def wait(self) -> None:
-        """Have the current stream's further work wait for it; the host does not."""
+    def wait(self, device: torch.device | None = None) -> None:
+        """Have further work on the current stream wait for it, its own device's or *device*'s; the host does not."""
         ...
 
     def is_past(self) -> bool:
@@ -62,9 +62,9 @@ class CudaFence:
         """As `Fence`."""
         self._event.record(torch.cuda.current_stream(self._device))
 
-    def wait(self) -> None:
+    def wait(self, device: torch.device | None = None) -> None:
         """As `Fence`."""
-        self._event.wait(torch.cuda.current_stream(self._device))
+        self._event.wait(torch.cuda.current_stream(device or self._device))
 
     def is_past(self) -> bool:
         """As `Fence`."""
@@ -192,11 +192,13 @@ class Borrower:
         self._open_fence = open_fence
         self._buffers: dict[tuple[int, int], Buffer] = {}
 
+    def expect(self, loan: Loan, device: torch.device) -> None:
+        """Have *device* wait until the target's has written: then `take` is the copy alone, and each can be timed."""
+        self._buffer_of(loan).written.wait(device)
+
     def take(self, loan: Loan, device: torch.device) -> tuple[Tensor, Tensor]:
         """`hidden_TF, checksum` on *device*, ordered before what follows there; the buffer is given back."""
-        if loan.opening is not None:
-            self._buffers[loan.key] = self._map(loan.opening)
-        buffer = self._buffers[loan.key]
+        buffer = self._buffer_of(loan)
         buffer.written.wait()
         # Copies between devices run on the source's current stream, so that the fence behind them is on it too.
         hidden_TF = buffer.hidden(loan.shape, loan.dtype).to(device, non_blocking=True, copy=True)
@@ -204,6 +206,12 @@ class Borrower:
         buffer.read.record()
         buffer.num_given_back += 1
         return hidden_TF, checksum
+
+    def _buffer_of(self, loan: Loan) -> Buffer:
+        # Mapped once: `expect` and `take` are given the same loan, and a mapping would be torn down by its successor.
+        if loan.opening is not None and loan.key not in self._buffers:
+            self._buffers[loan.key] = self._map(loan.opening)
+        return self._buffers[loan.key]
 
     def _map(self, opening: Opening) -> Buffer:
         device = opening.buffer_U.device

@@ -151,3 +151,17 @@ def test_of_a_busy_gpu_the_hosts_phases_are_not_blamed(busy: float, said: str) -
     )
 
     assert said in sentences.limiting(summary)
+
+
+@pytest.mark.parametrize(("busy", "said"), [(0.95, "waits 23 % (its GPU is busy 95 %)"), (0.6, "waits 23 %")])
+def test_a_host_that_waits_while_its_gpu_works_is_not_called_idle(busy: float, said: str) -> None:
+    partner = next(row for row in healthy().lanes if row.lane.role == "target" and row.lane.thread == "main")
+    stream = lane_row(lane("target", thread="main:cuda1"), busy, 0.0, num_tokens=0)
+    rows = [
+        replace(row, work_ns=77 * row.wall_ns // 100, wait_ns=23 * row.wall_ns // 100) if row == partner else row
+        for row in healthy().lanes
+    ]
+
+    told = sentences.limiting(replace(healthy(), lanes=(*rows, stream)))
+
+    assert told.endswith(said) or f"{said}, " in told

@@ -26,9 +26,19 @@ def readings(
     return found
 
 
-def focus_of(good: list[Phases], bad: list[Phases], *, num_launches: int = 1) -> Focus | None:
-    ends = (End(phases=found, num_launches=num_launches) for found in (good, bad))
-    return find_focus(*ends, everything=[*good, *bad], noise=NOISE)
+def focus_of(
+    good: list[Phases], bad: list[Phases], *, num_launches: int = 1, others: list[Phases] | None = None
+) -> Focus | None:
+    """Of ends that were launched each by itself."""
+    launches = (frozenset(f"{end}-{number}" for number in range(num_launches)) for end in ("good", "bad"))
+    ends = (End(phases=found, launches=names) for found, names in zip((good, bad), launches, strict=True))
+    return find_focus(*ends, everything=[*good, *bad, *(others or [])], noise=NOISE)
+
+
+def focus_within(good: list[Phases], bad: list[Phases], *, others: list[Phases] | None = None) -> Focus | None:
+    """Of ends that took turns in one launch."""
+    ends = (End(phases=found, launches=frozenset({"hot-1"})) for found in (good, bad))
+    return find_focus(*ends, everything=[*good, *bad, *(others or [])], noise=NOISE)
 
 
 def test_the_phase_that_grew_is_where_to_look() -> None:
@@ -106,6 +116,55 @@ def test_a_change_of_the_rest_is_not_overlooked() -> None:
     bad = {"mask": 20.0, "forward": 57.0, "backward": 34.2, "optimizer": 11.4}
 
     assert focus_of(readings(rng, STEP, launch_sd=0.0), readings(rng, bad, launch_sd=0.0)) is None
+
+
+def test_within_a_launch_a_quarter_of_the_drop_does_not_stand_for_all_of_it() -> None:
+    # Ends of 13 toggles in one launch on an H200, ns a token: `mask` alone is clear beside the others. Cells in between
+    # differ in the rest by what their toggles do, which is no chance.
+    names = ("unpack", "mask", "forward", "loss", "backward", "clip", "optimizer", "(between phases)")
+    good, bad = (
+        [dict(zip(names, map(float, row), strict=True)) for row in rows]
+        for rows in (
+            [
+                (988, 14, 10692, 10733, 25437, 1231, 2912, 405),
+                (56, 16, 13299, 12622, 29331, 1541, 3695, 589),
+                (22, 14, 11742, 10982, 25283, 1363, 3119, 519),
+            ],
+            [
+                (2633, 6583, 15584, 8711, 38687, 556, 3423, 4242),
+                (2499, 4374, 14532, 7859, 35944, 497, 3284, 1033),
+                (1614, 5452, 14917, 8276, 36467, 534, 3376, 1175),
+            ],
+        )
+    )
+    between = [{name: (1 - part) * good[0][name] + part * bad[0][name] for name in names} for part in (0.3, 0.5, 0.7)]
+
+    apart = focus_of(good, bad, others=between)
+
+    assert apart is not None
+    assert apart.phases == ("mask",)
+    assert focus_within(good, bad, others=between) is None
+
+
+def test_within_a_launch_the_phase_that_has_the_drop_is_still_where_to_look() -> None:
+    rng = np.random.default_rng(12)
+    good, bad = readings(rng, STEP, launch_sd=0.0), readings(rng, {**STEP, "mask": 25.0}, launch_sd=0.0)
+
+    focus = focus_within(good, bad)
+
+    assert focus is not None
+    assert focus.phases == ("mask",)
+
+
+def test_what_launches_scatter_by_is_no_noise_that_a_focus_within_one_could_take_out() -> None:
+    # The mask scatters by a few percent, all else by nothing: what is left of the noise is the mask's.
+    good, bad = ([{**STEP, "mask": mask * part} for part in (0.93, 1.0, 1.07)] for mask in (10.0, 40.0))
+    apart, within = focus_of(good, bad), focus_within(good, bad)
+
+    assert apart is not None
+    assert within is not None
+    both = math.hypot(NOISE.window_sd, NOISE.launch_sd)
+    assert within.noise_share == pytest.approx(apart.noise_share * both / NOISE.window_sd)
 
 
 def test_a_phase_that_a_gain_took_away_is_looked_at_as_well() -> None:

@@ -145,6 +145,25 @@ def test_within_the_limiting_role_the_slowest_lane_is_marked() -> None:
     assert limiting == ["drafter 2"]
 
 
+@pytest.mark.parametrize(
+    ("stream", "busy_ns", "capacity"),
+    [("main:cuda0", 95, 1 / 95), ("main:cuda0", 25, 1 / 40), ("loader:cuda0", 95, 1 / 40)],
+    ids=["the GPU works longer", "the host works longer", "a stream of another thread"],
+)
+def test_a_host_is_no_faster_than_the_gpu_that_it_feeds(stream: str, busy_ns: int, capacity: float) -> None:
+    log = loop(make_log(), num_steps=20, wait_ns=60, work_ns=40, num_tokens=100)
+    for step in range(20):
+        start_ns = 100 * step
+        log.spans.append(Span("wait_states", WAIT, stream, start_ns, start_ns + 100 - busy_ns, 0, True))
+        log.spans.append(Span("forward", WORK, stream, start_ns + 100 - busy_ns, start_ns + 100, 0, True))
+    other = loop(make_log("target"), num_steps=20, wait_ns=0, work_ns=100)
+
+    lanes = {str(row.lane): row for row in lane_rows([log, other], [window(0, 2_000)])}
+
+    assert lanes["drafter 0"].capacity_tok_per_s == pytest.approx(100 * capacity * 1e9)
+    assert lanes["target 0"].capacity_tok_per_s == pytest.approx(1e9)
+
+
 def test_only_the_main_lane_has_tokens() -> None:
     log = loop(make_log(), num_steps=5, wait_ns=50, work_ns=50)
     log.spans.append(Span("forward", WORK, "main:cuda0", 120, 180, 0, True))

@@ -53,6 +53,7 @@ def _receive(name: str, device: str, pipe: Any) -> None:
     while (sent := pipe.recv()) is not None:
         if name == "device":
             torch.cuda.set_sync_debug_mode("error")
+        carrier.expect(sent, torch.device(device))
         got = carrier.unpack(sent, torch.device(device))
         if name == "device":
             torch.cuda.set_sync_debug_mode("default")
@@ -162,7 +163,7 @@ class NoEvents:
     def record(self) -> None:
         """Nothing is under way."""
 
-    def wait(self) -> None:
+    def wait(self, device: torch.device | None = None) -> None:
         """Nothing is under way."""
 
     def is_past(self) -> bool:
@@ -180,6 +181,7 @@ def test_the_device_carrier_lends_to_each_drafter_from_buffers_of_its_own() -> N
         sent = message(step, torch.float32, "cpu")
         on_its_way = target.pack(sent, receiver=step % 2)
         openings.append(on_its_way.hidden_TF.opening is not None)
+        drafters[step % 2].expect(on_its_way, cpu)
         got = drafters[step % 2].unpack(on_its_way, cpu)
 
         assert torch.equal(sent.hidden_TF, got.hidden_TF)

@@ -27,8 +27,8 @@ class FakeFence:
         self.log.append(("record", self.name))
         self.pending.add(self.name)
 
-    def wait(self) -> None:
-        self.log.append(("wait", self.name))
+    def wait(self, device: torch.device | None = None) -> None:
+        self.log.append(("wait" if device is None else f"wait on {device}", self.name))
 
     def is_past(self) -> bool:
         return self.name not in self.pending
@@ -91,6 +91,21 @@ def test_reading_waits_for_writing_and_its_end_is_told() -> None:
     borrower.take(lend(lender, 1), CPU)
 
     assert [("record", b"0"), ("wait", b"0"), ("record", b"1")] == world.log
+
+
+def test_what_is_expected_is_waited_for_on_the_drafters_device_and_arrives_all_the_same() -> None:
+    world = World()
+    lender, borrower = world.pair()
+    loans_lent = [lend(lender, value) for value in (3, 5)]
+
+    for loan in loans_lent:
+        borrower.expect(loan, CPU)
+    expected = [entry for entry in world.log if "wait" in entry[0]]
+    got = [borrower.take(loan, CPU) for loan in loans_lent]
+
+    # Each buffer has two fences; the first is the one behind the target's writing.
+    assert [("wait on cpu", b"0"), ("wait on cpu", b"2")] == expected
+    assert [(3, 3 * 2**40), (5, 5 * 2**40)] == [(int(states[0, 0]), int(checksum)) for states, checksum in got]
 
 
 @pytest.mark.parametrize(
