@@ -106,11 +106,12 @@ def measure(*, out: Path, only: str, seconds: float, tiny: bool, dry_run: bool, 
 @main.command()
 @click.option("--from", "folders", multiple=True, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--measured-on", default="", help="The hardware, where it was not this machine: from story.json.")
+@click.option("--bisect-note", default="", help="What a reader must know of the search beside its answer.")
 @click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
 @click.option("--page", default=PAGE, show_default=True, type=click.Path(path_type=Path))
-def write(*, folders: tuple[Path, ...], measured_on: str, results: Path, page: Path) -> None:
+def write(*, folders: tuple[Path, ...], measured_on: str, bisect_note: str, results: Path, page: Path) -> None:
     """Write the results file and the page, of what one or several calls have left; a later folder's part wins."""
-    found = collect(folders)
+    found = collect(folders) | {"bisect_note": bisect_note}
     measures = to_measures(found)
     if not measures:
         raise click.ClickException("no part found anything: look at parts/*.err")

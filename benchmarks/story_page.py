@@ -48,9 +48,9 @@ yet which switch brings it back: a phase can be long because it waits for anothe
 
 $cells
 
-*Alone*: switched on in `none`. *Left out*: switched off in `all`. The two differ where toggles do the same work, as
-`compile` and `analytic-mask` do, each of which avoids the eager mask builder: what one of them brings alone is not
-missed while the other is there. One at a time, in either direction, misses such a pair, so pairs were left out
+*Alone*: switched on in `none`. *Left out*: switched off in `all`. The two differ where either of two toggles is enough:
+what one of them brings alone is not missed while the other is there. A target that is packed or compiled is such a
+pair, and a mask that is compiled or analytic. One at a time, in either direction, misses it, so pairs were left out
 together too.
 
 $pairs
@@ -75,8 +75,9 @@ $runs
   within a launch.
 - Random weights: the work is the same, the losses mean nothing, so nothing is said about what `swa` costs in
   acceptance.
-- One card for both roles: they take turns on it, and a gain of one side is seen diluted by the other's time. The
-  team's eight cards are foretold by `benchmarks.scaling`.
+- One card for both roles: they take turns on it, so a target that needs it longer shows as longer phases of the
+  drafter, and a gain of one side is seen diluted by the other's time. The team's eight cards are foretold by
+  `benchmarks.scaling`.
 """)
 
 
@@ -91,7 +92,7 @@ def make_page(found: Mapping[str, Any]) -> str:
         phases=_phases(compare),
         cells=_cells(cells),
         pairs=_pairs(cells),
-        bisect=_bisect(found["bisect"]),
+        bisect="\n\n".join(filter(None, (_bisect(found["bisect"]), found.get("bisect_note")))),
         num_windows=cells["num_windows"] if cells else "no",
         runs=_runs(found["runs"]),
     )

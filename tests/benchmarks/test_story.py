@@ -97,12 +97,15 @@ def test_writing_makes_the_results_file_and_the_page(tmp_path: Path) -> None:
     (folder / "story.json").write_text(json.dumps({"hardware": "1x NVIDIA H200"}))
     page = tmp_path / "story.md"
     options = ["write", "--from", str(folder), "--results", str(tmp_path / "r"), "--page", str(page)]
+    options += ["--bisect-note", "It was told to stop."]
     done = CliRunner().invoke(main, options)
     (path,) = (tmp_path / "r").iterdir()
 
     assert 0 == done.exit_code, done.output
     assert path.name.startswith("story_1x-nvidia-h200_")
-    assert "1x NVIDIA H200" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "1x NVIDIA H200" in text
+    assert "It was told to stop." in text.partition("## What the search says")[2]
 
 
 def test_nothing_found_is_a_message(tmp_path: Path) -> None:
