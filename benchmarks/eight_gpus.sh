@@ -17,7 +17,8 @@ train="--token-budget 8192 --anchors 512"
 everything=all
 target="${TARGET_TOK_PER_S:-40121}"
 drafter="${DRAFTER_TOK_PER_S:-41489}"
-batches=(--batch-tokens 6037 --target-cv 0.18 --drafter-cv 0.31)
+batches=(--batch-tokens 6037)
+spread=(--target-cv 0.18 --drafter-cv 0.31)
 windows=(--set windows.num_measure=3 --set windows.measure_s=6 --set windows.steady_timeout_s=20)
 profile=(--set windows.num_profile=2 --set windows.profile_s=4)
 # From cold caches `all` takes 94 s to its first step on one H200, from warm ones 45, `none` 60.
@@ -26,6 +27,11 @@ limit_s=130
 sweep_limit_s=100
 topology=5+3
 splits=(6+2 4+4)
+measured_on=()
+if command -v nvidia-smi >/dev/null; then
+  name="$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)"
+  measured_on=(--measured-on "$(nvidia-smi --list-gpus | wc -l)x $name")
+fi
 for option in "$@"; do
   case "$option" in
     --dry-run) is_dry=true ;;
@@ -35,7 +41,7 @@ for option in "$@"; do
       train="--device cpu"
       # Eight processes that compile at once on two cores do nothing else for minutes.
       everything=all,-compile,-compile-target,-compile-drafter,-warmup
-      target="${TARGET_TOK_PER_S:-}" drafter="${DRAFTER_TOK_PER_S:-}" batches=()
+      target="${TARGET_TOK_PER_S:-}" drafter="${DRAFTER_TOK_PER_S:-}" batches=() spread=() measured_on=()
       windows=(--set windows.num_measure=2 --set windows.measure_s=5 --set windows.steady_timeout_s=15)
       profile=(--set windows.num_profile=2 --set windows.profile_s=4)
       export OMP_NUM_THREADS=1 ;;
@@ -65,7 +71,7 @@ cell() {  # LIMIT_S TOPOLOGY none|all SETTINGS …
 }
 
 $is_dry || { command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,memory.total --format=csv,noheader; }
-alone=(--target-tok-per-s "$target" --drafter-tok-per-s "$drafter")
+alone=(--target-tok-per-s "$target" --drafter-tok-per-s "$drafter" "${spread[@]}")
 if [ -n "$target" ] && [ -n "$drafter" ]; then
   step 20 predicted "$python" -m benchmarks.scaling predict "${alone[@]}" "${batches[@]}"
 fi
@@ -78,7 +84,8 @@ for split in "${splits[@]}"; do
   judged+=("$out/reports/$split-all")
 done
 if [ -n "$target" ] && [ -n "$drafter" ]; then
-  step 20 judged "$python" -m benchmarks.scaling judge --preset "$preset" --results "$out" "${alone[@]}" "${judged[@]}"
+  step 20 judged "$python" -m benchmarks.scaling judge --preset "$preset" --results "$out" "${measured_on[@]}" "${alone[@]}" \
+    "${judged[@]}"
 fi
 step 20 report "$python" -m flashprof.cli report "$out/reports"
 $is_dry || { tar czf "$out/reports.tgz" --exclude=emitter -C "$out" reports && rm -rf "$out/reports"; }

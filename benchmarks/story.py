@@ -41,7 +41,7 @@ from typing import Any
 
 import click
 
-from benchmarks.results_file import RESULTS, Goal, Measure, hardware, write_results
+from benchmarks.results_file import RESULTS, Goal, Measure, hardware, versions, write_results
 from benchmarks.story_cells import machine_refuses
 from benchmarks.story_effects import Cell, CellEffect, CellReading, fit_effects, joint_costs
 from benchmarks.story_page import PAGE, make_page
@@ -121,9 +121,13 @@ def write(*, folders: tuple[Path, ...], measured_on: str, bisect_note: str, resu
 
 
 def collect(folders: Sequence[Path]) -> dict[str, Any]:
-    """What the parts under *folders* found, as JSON: `hardware`, `status`, `compare`, `cells`, `bisect`, `runs`."""
+    """
+    What the parts under *folders* found, as JSON: `compare`, `cells`, `bisect`, `runs`, the `status` of each, and the
+    `hardware` and versions (`measured_with`) of where they ran.
+    """
     found: dict[str, Any] = {"hardware": hardware(), "status": {}, "compare": None, "cells": None, "bisect": None}
     found["runs"] = {}
+    found["measured_with"] = versions()
     readers: dict[str, Callable[[Any], Any]] = {
         "compare": compare_facts,
         "cells": cell_facts,
@@ -135,7 +139,9 @@ def collect(folders: Sequence[Path]) -> dict[str, Any]:
         found["status"] |= read_status(folder)
         earlier = folder / "story.json"
         if earlier.exists():
-            found["hardware"] = json.loads(earlier.read_text(encoding="utf-8"))["hardware"]
+            # Of the machine that measured, which is not the one that writes.
+            told = json.loads(earlier.read_text(encoding="utf-8"))
+            found |= {name: told[name] for name in ("hardware", "measured_with") if name in told}
         for name, read in readers.items():
             document = read_part(name, folder)
             if document is None:
