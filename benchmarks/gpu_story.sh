@@ -27,6 +27,10 @@ step() {  # GPUS LIMIT_S NAME COMMAND …: one that fails or takes too long is t
   echo "$name: status $? after $((SECONDS - start_s)) s" >>"$out/times.txt"
 }
 
+beside() {  # COMMAND …: in the background; a dry run prints one line after the other
+  if $is_dry; then "$@"; else "$@" & fi
+}
+
 story() {  # GPU SECONDS FOLDER PARTS
   step "$1" "$(($2 + 25))" "$3" "$python" -m benchmarks.story measure --out "$out/$3" --only "$4" --seconds "$2"
 }
@@ -36,7 +40,8 @@ first_gpu() {
   # A round of all cells takes ten minutes behind a start of 75 s; both ends then find the compiler's caches filled.
   story 0 800 cells cells
   story 0 190 ends run_all,run_none
-  step 0 230 parity "$python" -m benchmarks.parity --device cuda --lanes 8 --cache "$out/caches" --results "$out" &
+  beside step 0 230 parity "$python" -m benchmarks.parity --device cuda --lanes 8 --cache "$out/caches" \
+    --results "$out"
   step 0 230 tests "${pytest[@]}" "${tests[@]}"
   wait
 }
@@ -46,14 +51,9 @@ second_gpu() {
   story 1 1240 search compare,bisect
 }
 
-if $is_dry; then
-  first_gpu
-  second_gpu
-else
-  first_gpu &
-  second_gpu &
-  wait
-fi
+beside first_gpu
+beside second_gpu
+wait
 step 0,1 40 tests_on_two "$python" -m pytest -m gpu -q -p no:randomly -p no:cacheprovider tests/pipeline/transport
 export OUT="$out/two"
 step 0,1 290 two bash benchmarks/eight_gpus.sh --two
