@@ -349,9 +349,11 @@ def _drop(state: SearchState, view: View) -> Interval:
 
 
 def _proofs(state: SearchState, view: View) -> tuple[Proof, ...]:
-    """Of the culprits, then what was refuted on the way, then the ends."""
+    """Of the culprits, then what was refuted on the way, then what led once and was measured, then the ends."""
     causes = dict.fromkeys((*(view.leading.culprits if view.leading else ()), *view.refuted))
-    trials = proof_trials(state, tuple(causes), Stage.PROOF)
+    others = sorted(tried_causes(state) - causes.keys())
+    made = proof_trials(state, (*causes, *others), Stage.PROOF)
+    trials = [trial for trial in made if trial.cause in causes or trial.comparison is not None]
     ends = ends_trial(state)
     is_new = ends.comparison is not None and all(trial.number != ends.number for trial in trials)
     return tuple(trial.proof for trial in (*trials, *((ends,) if is_new else ())))

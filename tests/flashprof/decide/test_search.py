@@ -8,7 +8,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from search_worlds import Run, World, cold_plan, drive, hot_plan, line_of_commits, reading, toggle_space
+from search_worlds import (
+    Run,
+    World,
+    cold_plan,
+    drive,
+    hot_plan,
+    line_of_commits,
+    reading,
+    search_reading,
+    toggle_space,
+)
 
 from flashprof.contracts.comparison import Standing, Verdict
 from flashprof.contracts.outcome import Outcome
@@ -18,7 +28,7 @@ from flashprof.decide.commit_space import CommitInfo, CommitSpace
 from flashprof.decide.observations import CallBegan
 from flashprof.decide.search import look, next_action, think
 from flashprof.decide.search_actions import Build, Finish, Visit
-from flashprof.decide.search_observations import LaunchEnded, Measured, UserSkipped
+from flashprof.decide.search_observations import LaunchEnded, Measured, SearchObservation, UserSkipped
 from flashprof.decide.search_state import observe, replay
 
 SPACE = toggle_space(("a", "b", "c"))
@@ -35,6 +45,10 @@ def named(run: Run) -> list[str]:
 
 def stages(run: Run) -> Counter[Stage]:
     return Counter(visit.stage for visit in run.visits)
+
+
+def is_proof(observation: SearchObservation) -> bool:
+    return isinstance(observation, Measured) and observation.reading.stage is Stage.PROOF
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +133,19 @@ def test_a_refuted_proof_is_said_and_does_not_conclude() -> None:
 
     assert Verdict.REGRESSION is not run.answer.verdict
     assert any(proof.is_refuted for proof in run.answer.proofs)
+
+
+def test_a_proof_that_was_made_is_told_when_another_cause_leads(one: Run) -> None:
+    proofs = [num for num, item in enumerate(one.observations) if is_proof(item)]
+    # Eight switch b alone; later windows of the search say that it is c, and time is up.
+    made = one.observations[: proofs[7] + 1]
+    late = [search_reading("bc"[num % 2], 500 + num, (9.5, 9.32)[num % 2]) for num in range(200)]
+    state = replay(replace(PLAN, confirm=False, rule=SearchRule(budget_s=1.0)), [*made, *late])
+    answer = next_action(state)
+
+    assert isinstance(answer, Finish)
+    assert "b" not in [cause.name for cause in answer.beliefs[0].causes]
+    assert ("b", False) in [(proof.cause.name, proof.is_back) for proof in answer.proofs if proof.comparison]
 
 
 def test_a_cell_that_crashes_is_left_out_and_is_not_slow() -> None:
