@@ -16,6 +16,7 @@ case "${1:-}" in
   *) echo "unknown option $1; allowed: --dry-run" >&2; exit 2 ;;
 esac
 $is_dry || mkdir -p "$out"
+pytest=("$python" -m pytest -m gpu -q -p no:randomly -p no:cacheprovider)
 tests=(tests/pipeline/transport tests/pipeline/test_faults.py tests/pipeline/train tests/gpu)
 
 step() {  # GPUS LIMIT_S NAME COMMAND …: one that fails or takes too long is told, and the next one runs
@@ -36,7 +37,6 @@ story() {  # GPU SECONDS FOLDER PARTS
 }
 
 first_gpu() {
-  local pytest=("$python" -m pytest -m gpu -q -p no:randomly -p no:cacheprovider)
   # A round of all cells takes ten minutes behind a start of 75 s; both ends then find the compiler's caches filled.
   story 0 800 cells cells
   story 0 190 ends run_all,run_none
@@ -54,7 +54,7 @@ second_gpu() {
 beside first_gpu
 beside second_gpu
 wait
-step 0,1 40 tests_on_two "$python" -m pytest -m gpu -q -p no:randomly -p no:cacheprovider tests/pipeline/transport
+step 0,1 40 tests_on_two "${pytest[@]}" tests/pipeline/transport
 export OUT="$out/two"
 step 0,1 290 two bash benchmarks/eight_gpus.sh --two
 $is_dry || touch "$out/done"

@@ -7,6 +7,7 @@ from string import Template
 from typing import Any
 
 from benchmarks.results_file import RESULTS
+from flashprof.report.compare_sentences import plural
 
 PAGE = RESULTS.parents[1] / "docs" / "story.md"
 MAX_ROWS = 8
@@ -176,9 +177,10 @@ def _bisect(search: Mapping[str, Any] | None) -> str:
     if search is None:
         return NOT_MEASURED
     named = ", ".join("`" + " × ".join(members) + "`" for members in search["culprits"]) or "nothing"
+    launches = plural(search["num_launches"], "launch")
     lines = [
         f"*{search['verdict']}*: {named}. {search['reason']}.",
-        f"{search['num_readings']} windows in {search['num_launches']} launches, {search['spent_s'] / 60:.1f} minutes.",
+        f"{search['num_readings']} windows in {launches}, {search['spent_s'] / 60:.1f} minutes.",
     ]
     proofs = [proof for proof in search["proofs"] if proof["comparison"]]
     if proofs:
