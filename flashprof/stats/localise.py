@@ -33,6 +33,8 @@ NUM_REDRAWS = 400
 """They tell a standard error to 4 %, and take 50 ms."""
 BUSY_SHARE = 0.9
 """A device stream that is busy this share of the wall time limits its role, whatever its host thread says."""
+RESOLUTION_NS_PER_TOKEN = 1e-6
+"""A clock tells whole nanoseconds and a window has up to a million tokens: a change below this is rounding."""
 MIN_LAUNCHES = 3
 """An arm with fewer launches is redrawn by windows: two launches have three redraws."""
 
@@ -94,7 +96,7 @@ class _Walk:
             is_chain = awaited in self.changes and awaited != role
             (upstream if is_chain else own)[phase, kind] = change
         growth = sum(own.values()) + sum(upstream.values())
-        scale = 1.0 if amount is None else min(1.0, max(0.0, amount / growth)) if growth else 0.0
+        scale = 1.0 if amount is None else _share(amount, growth)
         for (phase, kind), change in own.items():
             self._charge(role, phase, kind, through, change * scale)
         for (phase, kind), change in upstream.items():
@@ -106,6 +108,14 @@ class _Walk:
     def _charge(self, role: str, phase: str, kind: str, through: tuple[str, ...], amount: float) -> None:
         key = (role, phase, kind, through)
         self.charges[key] = self.charges.get(key, 0.0) + amount
+
+
+def _share(amount: float, growth: float) -> float:
+    """How much of *growth* makes up *amount*: 0 where it goes the other way, 1 where it does not reach."""
+    if amount == 0 or growth == 0 or (amount > 0) != (growth > 0):
+        return 0.0
+    # Compared first: a growth of next to nothing (1e-308) would overflow the quotient.
+    return 1.0 if abs(growth) <= abs(amount) else amount / growth
 
 
 def charge_phases(
@@ -234,7 +244,7 @@ def _part(columns: _Columns, key: PartKey, charge: float, total: float, redraws:
         base_ns_per_token=float(old),
         candidate_ns_per_token=float(new),
         charge=interval,
-        share=float(charge / total) if total else 0.0,
+        share=float(charge / total) if abs(total) > RESOLUTION_NS_PER_TOKEN else 0.0,
         through=through,
         is_clear=bool(interval.low > 0 or interval.high < 0),
     )

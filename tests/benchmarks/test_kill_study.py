@@ -174,15 +174,19 @@ def test_a_traceback_of_any_call_is_found(tmp_path: Path) -> None:
     assert setting.has_traceback()
 
 
+SLEEPER = "import time; print('ready', flush=True); time.sleep(60)"
+"""Speaks for itself: right after a start, a process shows no environment for up to 4 ms."""
+
+
 @pytest.fixture
 def call() -> Iterator[Call]:
     """A process that stands for FlashProf, with a child in a session of its own that stands for the pipeline."""
     mark = f"test-{random.getrandbits(64):x}"
     code = (
-        "import os, subprocess;"
+        "import os, subprocess, sys;"
         f"env = {{**os.environ, '{MARK_VARIABLE}': 'launch'}};"
-        "child = subprocess.Popen(['sleep', '60'], env=env, start_new_session=True, stdout=subprocess.DEVNULL);"
-        "print('ready', flush=True); child.wait()"
+        f"child = subprocess.Popen([sys.executable, '-S', '-c', {SLEEPER!r}], env=env, start_new_session=True);"
+        "child.wait()"
     )
     command = [sys.executable, "-S", "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, STUDY_VARIABLE: mark}) as process:
@@ -203,7 +207,7 @@ def test_the_family_is_found_wherever_it_moved(call: Call) -> None:
 
     assert {call.process.pid, pipeline.pid} == {process.pid for process in call.family()}
     assert [call.process.pid] == call.find(TOOL)
-    assert [pipeline.pid] == call.find(PIPELINE) == call.find(MAIN) == call.find("sleep")
+    assert [pipeline.pid] == call.find(PIPELINE) == call.find(MAIN) == call.find(pipeline.name())
     assert [] == call.find("drafter-0")
 
 

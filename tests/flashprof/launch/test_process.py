@@ -218,7 +218,13 @@ def test_a_log_that_cannot_be_written_is_a_tool_error(tmp_path: Path) -> None:
 
 
 def test_ending_gives_up_on_nothing_that_still_forks() -> None:
-    rounds = [{2**22 + 1}, {2**22 + 2}, set()]
+    rounds: list[set[int]] = [{2**22 + 1}, {2**22 + 2}, set(), set()]
+
+    assert {2**22 + 1, 2**22 + 2} == end_all(lambda: rounds.pop(0))
+
+
+def test_a_process_that_has_no_environment_yet_is_ended_too() -> None:
+    rounds: list[set[int]] = [{2**22 + 1}, set(), {2**22 + 2}, set(), set()]
 
     assert {2**22 + 1, 2**22 + 2} == end_all(lambda: rounds.pop(0))
 

@@ -188,6 +188,23 @@ def test_parts_always_sum_to_the_change(base: list[LaneCosts], candidate: list[L
     assert charges.difference.estimate == pytest.approx(change, abs=1e-6 * 1e6)
 
 
+TINY = 1.1125369292536007e-308
+
+
+def test_a_lane_that_grew_by_next_to_nothing_explains_next_to_nothing_of_a_wait() -> None:
+    waits = lanes({"wait_hidden": 2}, {"mask": TINY, "wait_room": 2})
+    charges = exact(lanes({}, {}), waits, wall_ns=WALL_NS + 2)
+
+    assert charged(charges) == {"drafter wait_hidden": 2}
+
+
+def test_phases_that_cancel_out_but_for_rounding_have_no_shares() -> None:
+    charges = exact(lanes({"mask": WALL_NS}), lanes({"forward": WALL_NS, "loss": TINY}), wall_ns=WALL_NS)
+
+    assert charged(charges) == {"drafter forward": WALL_NS, "drafter mask": -WALL_NS}
+    assert {0.0} == {part.share for part in charges.parts}
+
+
 def noisy(rng: np.random.Generator, mask: float, launch: str, launch_factor: float) -> LaneCosts:
     factor = launch_factor * np.exp(rng.normal(0, 0.02))
     drafter = {"mask": mask * factor, "forward": 60 * factor * np.exp(rng.normal(0, 0.01)), "loss": 20 * factor}
