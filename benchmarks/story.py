@@ -10,7 +10,7 @@ of the report, and the others go on.
 
     python -m benchmarks.story measure --out "$OUT"                                     the first call
     python -m benchmarks.story measure --out "$OUT" --only run_all,run_none --seconds 300   the second
-    python -m benchmarks.story write --from DIR [--from DIR2]                            results file and docs/story.md
+    python -m benchmarks.story write --from SOURCE [--from SOURCE2]                      results file and docs/story.md
     python -m benchmarks.story measure --tiny --out DIR --seconds 240                    a rehearsal
 
 One call is a screening: at a third of a second a step it holds a block or two of the comparison, half of the first
@@ -34,28 +34,17 @@ ms, 13 to 15 %, of which the mask and the logits have a half.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchmarks.results_file import RESULTS, Goal, Measure, hardware, versions, write_results
+from benchmarks.results_file import RESULTS, Goal, Measure, write_results
 from benchmarks.story_cells import machine_refuses
-from benchmarks.story_effects import Cell, CellEffect, CellReading, fit_effects, joint_costs
+from benchmarks.story_facts import collect
 from benchmarks.story_page import PAGE, make_page
-from benchmarks.story_parts import (
-    DEFAULT_PARTS,
-    WEIGHTS,
-    Workload,
-    pack_reports,
-    part_command,
-    read_part,
-    read_status,
-    run_parts,
-    share_time,
-)
+from benchmarks.story_parts import DEFAULT_PARTS, WEIGHTS, Workload, pack_reports, part_command, run_parts, share_time
 from pipeline.toggles import REGISTRY
 
 SECONDS = 520.0
@@ -104,106 +93,25 @@ def measure(*, out: Path, only: str, seconds: float, tiny: bool, dry_run: bool, 
 
 
 @main.command()
-@click.option("--from", "folders", multiple=True, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--from", "sources", multiple=True, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--measured-on", default="", help="The hardware, where it was not this machine: from story.json.")
 @click.option("--bisect-note", default="", help="What a reader must know of the search beside its answer.")
 @click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
 @click.option("--page", default=PAGE, show_default=True, type=click.Path(path_type=Path))
-def write(*, folders: tuple[Path, ...], measured_on: str, bisect_note: str, results: Path, page: Path) -> None:
-    """Write the results file and the page, of what one or several calls have left; a later folder's part wins."""
-    found = collect(folders) | {"bisect_note": bisect_note}
+def write(*, sources: tuple[Path, ...], measured_on: str, bisect_note: str, results: Path, page: Path) -> None:
+    """
+    Write the results file and the page, of what calls have left: their folders, or an earlier results file.
+
+    A later source's part wins.
+    """
+    found = collect(sources)
+    found["bisect_note"] = bisect_note or found["bisect_note"]
     measures = to_measures(found)
     if not measures:
         raise click.ClickException("no part found anything: look at parts/*.err")
     path = write_results("story", measures, found, folder=results, measured_on=measured_on or found["hardware"])
     page.write_text(make_page(found), encoding="utf-8")
     click.echo(f"written to {path} and {page}")
-
-
-def collect(folders: Sequence[Path]) -> dict[str, Any]:
-    """
-    What the parts under *folders* found, as JSON: `compare`, `cells`, `bisect`, `runs`, the `status` of each, and the
-    `hardware` and versions (`measured_with`) of where they ran.
-    """
-    found: dict[str, Any] = {"hardware": hardware(), "status": {}, "compare": None, "cells": None, "bisect": None}
-    found["runs"] = {}
-    found["measured_with"] = versions()
-    readers: dict[str, Callable[[Any], Any]] = {
-        "compare": compare_facts,
-        "cells": cell_facts,
-        "bisect": bisect_facts,
-        "run_all": run_facts,
-        "run_none": run_facts,
-    }
-    for folder in folders:
-        found["status"] |= read_status(folder)
-        earlier = folder / "story.json"
-        if earlier.exists():
-            # Of the machine that measured, which is not the one that writes.
-            told = json.loads(earlier.read_text(encoding="utf-8"))
-            found |= {name: told[name] for name in ("hardware", "measured_with") if name in told}
-        for name, read in readers.items():
-            document = read_part(name, folder)
-            if document is None:
-                continue
-            facts = read(document)
-            if name.startswith("run_"):
-                found["runs"][name.removeprefix("run_")] = facts
-            else:
-                found[name] = facts
-    return found
-
-
-def compare_facts(study: Mapping[str, Any]) -> dict[str, Any]:
-    """The change from good to bad, and where it lies."""
-    last = study["comparisons"][-1] if study["comparisons"] else None
-    place = study.get("localisation") or {"parts": [], "suspects": []}
-    return {
-        "good": study["base"],
-        "bad": study["candidate"],
-        "verdict": study["verdict"],
-        "reason": last["reason"] if last else "nothing was measured",
-        "base_tok_per_s": last["base_tok_per_s"] if last else None,
-        "effect": last["effect"] if last else None,
-        "num_blocks": last["num_blocks"] if last else 0,
-        "spent_s": study["spent_s"],
-        "parts": place["parts"],
-        "suspects": place["suspects"],
-        "failures": study["failures"],
-    }
-
-
-def cell_facts(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Effects of all cells, and of the pairs."""
-    cells = [Cell(**{**cell, "members": tuple(cell["members"])}) for cell in document["cells"]]
-    readings = [
-        CellReading(cell=one["cell"], round=one["round"], log_tok_per_s=one["log_tok_per_s"])
-        for one in document["readings"]
-        if one["counts"]
-    ]
-    effects: list[CellEffect] = fit_effects(cells, readings)
-    return {
-        "effects": [asdict(effect) for effect in effects],
-        "pairs": [list(pair) for pair in joint_costs(effects)],
-        "num_windows": len(document["readings"]),
-        "num_counted": len(readings),
-        "refused": document["refused"],
-        "outcome": document.get("outcome", "cut off"),
-        "readings": document["readings"],
-    }
-
-
-def bisect_facts(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What the search named, and how far it came."""
-    names = ("good", "bad", "verdict", "standing", "reason", "drop", "culprits", "beliefs", "proofs", "spent_s")
-    more = ("num_readings", "num_launches", "to_resolve_s", "failures", "cells")
-    return {name: result[name] for name in (*names, *more)}
-
-
-def run_facts(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Tok/s, lanes, and phases of an end that was launched with samplers."""
-    names = ("outcome", "tok_per_s", "sampling_cost", "lanes", "phases", "startup_s", "warmup", "notes")
-    return {name: summary[name] for name in names}
 
 
 def to_measures(found: Mapping[str, Any]) -> list[Measure]:

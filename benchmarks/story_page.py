@@ -72,7 +72,7 @@ $runs
 
 ## What this does not show
 
-- One launch each. Another launch of the same cell may differ by more than the intervals, which speak of windows
+$sources- One launch each. Another launch of the same cell may differ by more than the intervals, which speak of windows
   within a launch.
 - Random weights: the work is the same, the losses mean nothing, so nothing is said about what `swa` costs in
   acceptance.
@@ -93,9 +93,10 @@ def make_page(found: Mapping[str, Any]) -> str:
         phases=_phases(compare),
         cells=_cells(cells),
         pairs=_pairs(cells),
-        bisect="\n\n".join(filter(None, (_bisect(found["bisect"]), found.get("bisect_note")))),
+        bisect="\n\n".join(filter(None, (_bisect(found["bisect"]), found["bisect_note"]))),
         num_windows=cells["num_windows"] if cells else "no",
         runs=_runs(found["runs"]),
+        sources=_sources(found["sources"]),
     )
 
 
@@ -217,6 +218,17 @@ def _runs(runs: Mapping[str, Any]) -> str:
             ]
         )
     return table(["cell", "tok/s (95 %, windows of one launch)", "capacity of each lane, tok/s", "sampling cost"], rows)
+
+
+def _sources(sources: Mapping[str, str]) -> str:
+    """A sentence where parts were not all measured at once; empty where they were."""
+    if len(set(sources.values())) < 2:
+        return ""
+    parts: dict[str, list[str]] = {}
+    for part, source in sources.items():
+        parts.setdefault(source, []).append(f"`{part}`")
+    told = "; ".join(f"{', '.join(names)}: {source}" for source, names in parts.items())
+    return f"- Parts were measured in different calls, so only changes within a part are like for like. {told}.\n"
 
 
 def _lane(lane: Mapping[str, Any]) -> str:

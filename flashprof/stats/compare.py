@@ -234,7 +234,7 @@ def _change(log_ratio: float) -> str:
 
 
 def _size(log_ratio: float) -> str:
-    return _percent(abs(_ratio(log_ratio) - 1))
+    return _percent(abs(_change_of(log_ratio)))
 
 
 def _percent(share: float) -> str:
@@ -252,13 +252,14 @@ def _around(mean: float, half: float) -> _Span:
 
 
 def _interval(data: Moments, span: _Span, level: float, method: str) -> Interval:
-    estimate, low, high = (_ratio(value) - 1 for value in (data.mean, span.low, span.high))
+    estimate, low, high = map(_change_of, (data.mean, span.low, span.high))
     return Interval(estimate=estimate, low=low, high=high, level=level, num_samples=data.num, method=method)
 
 
 def _geometric_mean(logs: Sequence[float]) -> float:
-    return _ratio(fmean(logs)) if logs else math.nan
+    return 1 + _change_of(fmean(logs)) if logs else math.nan
 
 
-def _ratio(log_ratio: float) -> float:
-    return math.inf if log_ratio > LARGEST_LOG else math.exp(log_ratio)
+def _change_of(log_ratio: float) -> float:
+    """Relative. It has the sign of its logarithm, however small: the verdict is by logarithms."""
+    return math.inf if log_ratio > LARGEST_LOG else math.expm1(log_ratio)

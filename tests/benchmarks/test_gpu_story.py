@@ -1,10 +1,14 @@
-"""The one hold of two GPUs: valid shell, commands that the programs take, and an end within the time."""
+"""The one hold of GPUs: valid shell, commands that the programs take, and an end within the time."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from benchmarks.parity import main as parity
 from benchmarks.story import measure
@@ -33,6 +37,14 @@ def test_every_part_of_the_story_is_measured_and_within_the_time() -> None:
     assert sorted(parts) == ["bisect", "cells", "compare", "run_all", "run_none"]
 
 
+def test_one_gpu_is_for_what_an_earlier_hold_of_two_does_not_tell() -> None:
+    story = [options_after(words, "benchmarks.story") for words in dry_run("--one") if "benchmarks.story" in words]
+    contexts = [measure.make_context("measure", options[1:]) for options in story]
+
+    assert ["bisect", "run_all,run_none"] == [context.params["only"] for context in contexts]
+    assert {"0"} == {words[0].partition("=")[2] for words in dry_run("--one")}
+
+
 def test_what_runs_side_by_side_and_what_follows_ends_within_the_hold() -> None:
     limits: dict[str, int] = {"0": 0, "1": 0, "0,1": 0}
     for words in dry_run():
@@ -40,6 +52,7 @@ def test_what_runs_side_by_side_and_what_follows_ends_within_the_hold() -> None:
             limits[words[0].partition("=")[2]] += int(words[2])
 
     assert max(limits["0"], limits["1"]) + limits["0,1"] <= MAX_HOLD_S
+    assert sum(int(words[2]) for words in dry_run("--one") if "benchmarks.parity" not in words) <= MAX_HOLD_S
 
 
 def test_parity_is_asked_for_in_lanes_on_the_device() -> None:
@@ -52,4 +65,27 @@ def test_parity_is_asked_for_in_lanes_on_the_device() -> None:
 def test_an_unknown_option_says_what_is_allowed() -> None:
     done = subprocess.run(["bash", str(SCRIPT), "--x"], capture_output=True, text=True, check=False, timeout=30)
 
-    assert (2, "unknown option --x; allowed: --dry-run\n") == (done.returncode, done.stderr)
+    assert (2, "unknown option --x; allowed: --one, --dry-run\n") == (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("programs", "words"),
+    [((), "py-spy is not on PATH: no launch would have stacks"), (("py-spy",), "0 GPUs of 2 are here; one GPU: --one")],
+)
+def test_what_is_missing_shows_at_once_and_ends_the_wait(tmp_path: Path, programs: tuple[str, ...], words: str) -> None:
+    """A hold without py-spy has measured 25 minutes without stacks."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("bash", "dirname", "mkdir", "tail", "tee", "touch"):
+        (folder / name).symlink_to(shutil.which(name) or "")
+    for name in programs:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    env = {"PATH": str(folder), "OUT": str(tmp_path / "o"), "PYTHON": sys.executable}
+    env |= {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(["bash", str(SCRIPT)], env=env, capture_output=True, text=True, check=False, timeout=60)
+
+    assert 2 == done.returncode
+    assert words in done.stderr
+    assert done.stderr == (tmp_path / "o" / "times.txt").read_text()
+    assert (tmp_path / "o" / "done").exists()

@@ -10,43 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from localisations import one_phase
-from run_summaries import healthy
-from search_results import one_culprit
-from study_results import regression
+from story_left import write_parts
 
-from benchmarks.story import collect, main, to_measures
-from benchmarks.story_effects import make_cells
+from benchmarks.story import main, to_measures
+from benchmarks.story_facts import collect
 from benchmarks.story_page import NOT_MEASURED, change, make_page
-from flashprof.store.search_result import search_to_json
-from flashprof.store.study_result import study_to_json
-from flashprof.store.summary_file import summary_to_json
-from pipeline.toggles import REGISTRY
-
-
-def write_cells(folder: Path) -> None:
-    """Two rounds; `compile` brings 10 %, all the rest nothing."""
-    cells = make_cells(REGISTRY, ["expandable", "prealloc"])
-    readings = [
-        {"cell": cell.name, "round": number, "log_tok_per_s": 9 + 0.1 * bool(cell.values["compile"]), "counts": True}
-        for number in (1, 2)
-        for cell in cells
-    ]
-    readings[0]["log_tok_per_s"] += 0.001
-    document = {"cells": [asdict(cell) for cell in cells], "refused": {"prealloc": "needs CUDA"}, "readings": readings}
-    (folder / "cells.json").write_text(json.dumps(document))
-
-
-def write_parts(folder: Path) -> Path:
-    """What a call that measured everything leaves."""
-    parts = folder / "parts"
-    parts.mkdir(parents=True)
-    (parts / "compare.json").write_text(study_to_json(regression()))
-    (parts / "bisect.json").write_text(search_to_json(one_culprit()))
-    (parts / "run_all.json").write_text(summary_to_json(healthy()))
-    write_cells(folder)
-    status = {"compare": {"status": 1, "wall_s": 100.0, "limit_s": 140.0, "why": ""}}
-    (parts / "status.json").write_text(json.dumps(status))
-    return folder
 
 
 def test_every_part_gives_its_measures(tmp_path: Path) -> None:
@@ -56,15 +24,6 @@ def test_every_part_gives_its_measures(tmp_path: Path) -> None:
     assert measures["story_bisect_proved"].met
     assert pytest.approx(0.105, abs=0.002) == measures["story_compile_alone"].value
     assert "story_sampling_cost_all" in measures
-
-
-def test_parts_of_several_calls_are_put_together(tmp_path: Path) -> None:
-    whole = write_parts(tmp_path / "a")
-    (tmp_path / "b" / "parts").mkdir(parents=True)
-    (whole / "parts" / "bisect.json").rename(tmp_path / "b" / "parts" / "bisect.json")
-
-    assert collect([whole])["bisect"] is None
-    assert collect([whole, tmp_path / "b"])["bisect"]["verdict"] == "regression"
 
 
 def test_the_page_tells_every_part_and_says_what_was_not_measured(tmp_path: Path) -> None:
