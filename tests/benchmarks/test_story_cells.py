@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from fake_world import Script, World
 
-from benchmarks.story import cell_facts
 from benchmarks.story_cells import CellTour, visit_plan
 from benchmarks.story_effects import Cell, Stop, make_cells, tour
+from benchmarks.story_facts import cell_facts
 from flashprof.app.visits import VisitReading, serve_visits
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.toggles import Toggle

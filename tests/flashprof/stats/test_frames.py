@@ -325,17 +325,16 @@ STACKS = st.dictionaries(
     min_size=1,
     max_size=8,
 )
+Arms = tuple[Mapping[Stack, int], Sequence[float], int]
 
 
-def arms(most: float) -> st.SearchStrategy[tuple[Mapping[Stack, int], Sequence[float], int]]:
+def arms(most: float) -> st.SearchStrategy[Arms]:
     """Stacks, how many times as many samples the candidate has of each, at most, and the number of windows."""
     factors = st.lists(st.floats(1 / most, most), min_size=8, max_size=8)
     return st.tuples(STACKS, factors, st.integers(1, 3))
 
 
-def two_arms(
-    drawn: tuple[Mapping[Stack, int], Sequence[float], int],
-) -> tuple[list[ProfiledWindow], list[ProfiledWindow]]:
+def two_arms(drawn: Arms) -> tuple[list[ProfiledWindow], list[ProfiledWindow]]:
     """The same stacks on both sides, in other numbers."""
     stacks, factors, num = drawn
     others = {
@@ -351,9 +350,7 @@ LIKE_CALLEES = 1.7
 
 @settings(deadline=None)
 @given(drawn=arms(LIKE_CALLEES), place=st.integers(0, len(OWN) - 1))
-def test_a_rename_changes_nothing_but_the_name(
-    drawn: tuple[Mapping[Stack, int], Sequence[float], int], place: int
-) -> None:
+def test_a_rename_changes_nothing_but_the_name(drawn: Arms, place: int) -> None:
     base, candidate = two_arms(drawn)
     old, new = OWN[place], FrameId(f"{OWN[place].name}_new", STEP)
     renamed = [
@@ -377,9 +374,7 @@ def test_a_rename_changes_nothing_but_the_name(
 
 @settings(deadline=None)
 @given(drawn=arms(12), order=st.permutations(range(3)))
-def test_the_order_of_windows_does_not_matter(
-    drawn: tuple[Mapping[Stack, int], Sequence[float], int], order: Sequence[int]
-) -> None:
+def test_the_order_of_windows_does_not_matter(drawn: Arms, order: Sequence[int]) -> None:
     base, candidate = two_arms(drawn)
     turned = [[arm[place] for place in order if place < len(arm)] for arm in (base, candidate)]
 
