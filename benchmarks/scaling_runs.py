@@ -6,8 +6,9 @@ import json
 import re
 import subprocess
 import sys
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -15,8 +16,10 @@ from typing import Any
 
 from benchmarks.scaling_model import Stages
 from benchmarks.scaling_shapes import ModelShape, Work, drafter_weights
-from flashprof.contracts.events import EventLog, SpanKind
+from flashprof.contracts.events import EventLog, Span, SpanKind
 from flashprof.store.tail import read_event_logs
+from flashprof.windows.costs import is_followed
+from flashprof.windows.lanes import MAIN_THREAD
 from pipeline.presets import Preset, TargetPlan
 
 CPU_BUS_BYTES_PER_S = 1e9
@@ -27,6 +30,8 @@ LINK_BYTES_PER_S = 3.5e11
 """NCCL between two H200s of one host; a copy within a process has 393 GB/s."""
 AGREE_S = 1e-3
 """Counts over gloo, guessed."""
+HOST_LEADS = 1.05
+"""A host that works so much longer than its device holds it up; one that blocks on it works as long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,19 +155,50 @@ def read_stages(summary: Mapping[str, Any], logs: Sequence[EventLog], preset: Pr
 
 
 def step_work_s(log: EventLog, windows: Sequence[tuple[int, int]]) -> list[float]:
-    """Seconds of each step that the process's main thread did not wait, in *windows* only."""
-    waits = [span for span in log.spans if span.kind is SpanKind.WAIT and span.thread == "main"]
+    """
+    Seconds of work of each step in the lane that holds the process up, in *windows* only.
+
+    That is the stream of its device that works longest, or its host where this works longer still. A host that runs
+    ahead waits while its device works: of a drafter's step by its host, 147 ± 46 ms of two H200s, the device took
+    138 ± 4 ms.
+    """
+    streams = {span.thread for span in log.spans if span.thread != MAIN_THREAD and is_followed(span.thread)}
+    if not streams:
+        return _not_waited_s(log, windows)
+    worked = {thread: _worked_s(log, thread, windows) for thread in (*sorted(streams), MAIN_THREAD)}
+    host = worked.pop(MAIN_THREAD)
+    stream = max(worked.values(), key=sum)
+    return host if sum(host) > HOST_LEADS * sum(stream) else stream
+
+
+def _not_waited_s(log: EventLog, windows: Sequence[tuple[int, int]]) -> list[float]:
+    """Of the main thread: what it does between phases is work, too."""
+    waits = [span for span in log.spans if span.kind is SpanKind.WAIT and span.thread == MAIN_THREAD]
     found = []
-    position = 0
-    for before, step in zip(log.steps, log.steps[1:], strict=False):
-        waited_ns = 0
-        while position < len(waits) and waits[position].end_ns <= step.end_ns:
-            if waits[position].start_ns >= before.end_ns:
-                waited_ns += waits[position].end_ns - waits[position].start_ns
-            position += 1
-        if _is_in(before.end_ns, windows) and _is_in(step.end_ns, windows):
-            found.append((step.end_ns - before.end_ns - waited_ns) / 1e9)
+    for start_ns, end_ns, within in _by_step(log, waits, windows):
+        waited_ns = sum(span.end_ns - span.start_ns for span in within if span.start_ns >= start_ns)
+        found.append((end_ns - start_ns - waited_ns) / 1e9)
     return found
+
+
+def _worked_s(log: EventLog, thread: str, windows: Sequence[tuple[int, int]]) -> list[float]:
+    """By the phases of one lane: a step ends when the device has done it, so its length says nothing of a host."""
+    outermost = [s for s in log.spans if s.thread == thread and s.kind is SpanKind.WORK and s.depth == 0]
+    return [
+        sum(span.end_ns - span.start_ns for span in within) / 1e9 for _, _, within in _by_step(log, outermost, windows)
+    ]
+
+
+def _by_step(
+    log: EventLog, spans: Sequence[Span], windows: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int, list[Span]]]:
+    """Each step that lies within a window: its start, its end, and the spans that end in it."""
+    ordered = sorted(spans, key=lambda span: span.end_ns)
+    ends_ns = [span.end_ns for span in ordered]
+    for before, step in zip(log.steps, log.steps[1:], strict=False):
+        if _is_in(before.end_ns, windows) and _is_in(step.end_ns, windows):
+            first, last = bisect_right(ends_ns, before.end_ns), bisect_right(ends_ns, step.end_ns)
+            yield before.end_ns, step.end_ns, ordered[first:last]
 
 
 def variation(values: Sequence[float]) -> float:

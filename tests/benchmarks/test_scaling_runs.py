@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scaling_folders import header, step, wait, write_run
+from scaling_folders import header, step, wait, work, write_run
 
 from benchmarks.scaling_runs import num_devices, read_run, run_command, start, step_work_s, variation
 from flashprof.contracts.events import EventLog
@@ -32,6 +32,22 @@ def test_waiting_is_no_work() -> None:
 
     assert [0.05, 0.05] == step_work_s(log, WHOLE)
     assert [] == step_work_s(log, [(0, 1)])
+
+
+def test_a_device_tells_the_work_that_its_host_waits_for() -> None:
+    """The host runs ahead: its waits lie beside steps that the device ends later."""
+    device = [work(60, 140, "main:cuda0"), work(150, 190, "main:cuda0"), work(150, 170, "main:cuda0", depth=1)]
+    host = [work(40, 60), work(100, 110), wait(60, 100), work(151, 199, "uploader")]
+    log = EventLog(header=header("drafter"), spans=[*device, *host], steps=[step(0, 50), step(1, 150), step(2, 200)])
+
+    assert [0.08, 0.04] == step_work_s(log, WHOLE)
+
+
+def test_a_host_that_works_longer_than_its_device_holds_it_up() -> None:
+    spans = [work(60, 140), work(150, 200), work(70, 120, "main:cuda0"), work(160, 200, "main:cuda0")]
+    log = EventLog(header=header("drafter"), spans=spans, steps=[step(0, 50), step(1, 150), step(2, 200)])
+
+    assert [0.08, 0.05] == step_work_s(log, WHOLE)
 
 
 def test_a_run_that_measured_nothing_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,10 @@ def wait(start_ms: int, end_ms: int, thread: str = "main") -> Span:
     return Span("wait_room", SpanKind.WAIT, thread, start_ms * MS, end_ms * MS, 0, ok=True)
 
 
+def work(start_ms: int, end_ms: int, thread: str = "main", depth: int = 0) -> Span:
+    return Span("forward", SpanKind.WORK, thread, start_ms * MS, end_ms * MS, depth, ok=True)
+
+
 def write_run(folder: Path, *, device: str = "cpu", outcome: str = "completed", toggles: str = "all") -> Path:
     """A run of `1+1`: a target at 20 tokens/ms, a drafter at 10, three steps of unlike length."""
     (folder / "events").mkdir(parents=True)
