@@ -46,6 +46,7 @@ from flashprof.emit_torch import CudaTimer, ShownSpan, Tracer, find_tracer, open
 
 RUN_DIR_VARIABLE = "FLASHPROF_RUN_DIR"
 """Set by the launcher: the run folder, with `events/` and `control/` in it."""
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 
 WRITE_EVERY_S = 0.25
 """
@@ -67,7 +68,7 @@ _FAILED = b",0]\n"
 
 def connect(
     role: str,
-    rank: int = 0,
+    rank: int | None = None,
     *,
     trains: bool = False,
     run_dir: str | os.PathLike[str] | None = None,
@@ -78,7 +79,7 @@ def connect(
 
     Args:
         role: `dispatcher`, `target`, `drafter`, or a foreign trainer's own word.
-        rank: Rank within the role.
+        rank: Rank within the role; None takes what torchrun, Slurm or Open MPI say, else 0.
         trains: Whether this role's steps are the training steps, whose tokens make tok/s.
         run_dir: The run folder; None takes it from the environment variable `FLASHPROF_RUN_DIR`.
         write_every_s: Steps that end sooner after the last write are written with a later one; 0 writes each.
@@ -88,7 +89,7 @@ def connect(
         return Emitter(None, None)
     header = Header(
         role=role,
-        rank=rank,
+        rank=_launched_rank() if rank is None else rank,
         host=socket.gethostname(),
         pid=os.getpid(),
         trains=trains,
@@ -97,6 +98,11 @@ def connect(
     )
     file = _open_events(Path(folder, "events"), header)
     return Emitter(file, Path(folder, "control"), write_every_s=write_every_s)
+
+
+def _launched_rank() -> int:
+    told = (os.environ.get(name, "") for name in RANK_VARIABLES)
+    return next((int(text) for text in told if text.isdecimal()), 0)
 
 
 class Emitter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from flashprof.contracts.events import EventLog, SpanKind
 from flashprof.contracts.localisation import BETWEEN
@@ -16,9 +16,14 @@ from flashprof.windows.slices import LogSlices
 PhaseKey = tuple[str, str, str]
 """Role, phase, kind."""
 ORDER_SLACK_NS = 5_000_000_000
-"""Spans are written by lane, and those of a device once it has passed them: this late at most, unless it hangs."""
+"""
+Spans are written by lane, step by step, and those of a device once it has passed them: this late at most, unless it
+hangs or a step takes longer.
+"""
+RECENT_STEPS = 64
 RoleLane = tuple[str, str]
-"""Role and thread: the lanes of that name in all ranks of the role."""
+"""Role and thread, as `role_thread` calls it: the lanes of that name in all ranks of the role."""
+DEVICE_PREFIX = f"{MAIN_THREAD}:cuda"
 OwnPhase = tuple[str, str]
 """Phase and kind, within a lane."""
 
@@ -42,10 +47,14 @@ class PhaseCosts:
 
     def __init__(self, logs: Sequence[EventLog]) -> None:
         self._slices = LogSlices(logs)
+        self._names = [role_threads(log) for log in logs]
 
     def between(self, start_ns: int, end_ns: int, num_tokens: int) -> dict[PhaseKey, float]:
         """
         Own time in ns a token, summed over the ranks and threads of a role.
+
+        What a rank's device records of a phase stands for what its host does: a span of both would count twice, and
+        with it the host's waiting for the device (60 µs a token of a `clip` that the device does in 0.5).
 
         Args:
             start_ns: Where the window begins.
@@ -56,9 +65,12 @@ class PhaseCosts:
             Phases that did not run are absent.
         """
         costs: defaultdict[PhaseKey, float] = defaultdict(float)
-        for role, times in self._times(start_ns, end_ns):
-            for (phase, kind), own_ns in zip(times.phases, times.own_ns, strict=True):
-                costs[role, phase, str(kind)] += float(own_ns) / num_tokens
+        for process in self._processes(start_ns, end_ns):
+            on_device = {phase for times in process.values() if _is_device(times) for phase in times.phases}
+            for times in process.values():
+                for (phase, kind), own_ns in zip(times.phases, times.own_ns, strict=True):
+                    if times.lane.thread != MAIN_THREAD or (phase, kind) not in on_device:
+                        costs[times.lane.role, phase, str(kind)] += float(own_ns) / num_tokens
         return dict(costs)
 
     def lanes_between(self, start_ns: int, end_ns: int, num_tokens: int, *, launch: str) -> LaneCosts:
@@ -73,9 +85,11 @@ class PhaseCosts:
         """
         num_ranks = Counter(log.header.role for log in self._slices.logs)
         lanes: defaultdict[RoleLane, defaultdict[OwnPhase, float]] = defaultdict(lambda: defaultdict(float))
-        for role, times in self._times(start_ns, end_ns):
-            for (phase, kind), own_ns in zip(times.phases, times.own_ns, strict=True):
-                lanes[role, times.lane.thread][phase, str(kind)] += float(own_ns) / num_tokens / num_ranks[role]
+        for process in self._processes(start_ns, end_ns):
+            for thread, times in process.items():
+                role = times.lane.role
+                for (phase, kind), own_ns in zip(times.phases, times.own_ns, strict=True):
+                    lanes[role, thread][phase, str(kind)] += float(own_ns) / num_tokens / num_ranks[role]
         return LaneCosts(
             launch=launch,
             wall_ns_per_token=(end_ns - start_ns) / num_tokens,
@@ -83,8 +97,8 @@ class PhaseCosts:
             lanes={lane: dict(phases) for lane, phases in lanes.items() if is_followed(lane[1])},
         )
 
-    def _times(self, start_ns: int, end_ns: int) -> Iterator[tuple[str, LaneTimes]]:
-        """Role and own times of every lane."""
+    def _processes(self, start_ns: int, end_ns: int) -> Iterator[dict[str, LaneTimes]]:
+        """Of each process, the own times of its lanes, by what the role calls them."""
         stretch = Window(
             label="",
             kind=WindowKind.MEASURE,
@@ -95,10 +109,9 @@ class PhaseCosts:
             num_supervised_tokens=0,
             num_padding_tokens=0,
         )
-        for log in self._slices.within(start_ns, end_ns):
+        for log, names in zip(self._slices.within(start_ns, end_ns), self._names, strict=True):
             # Cycles are for those who count steps.
-            for times in lane_times(replace(log, steps=[]), [stretch]):
-                yield log.header.role, times
+            yield {names[times.lane.thread]: times for times in lane_times(replace(log, steps=[]), [stretch])}
 
 
 def training_phases(logs: Sequence[EventLog], start_ns: int, end_ns: int, num_tokens: int) -> dict[str, float]:
@@ -139,10 +152,32 @@ def _training_lane(logs: Sequence[EventLog], start_ns: int, end_ns: int, num_tok
 
 def _since(log: EventLog, start_ns: int) -> EventLog:
     """The last spans alone: looking at all of them after each window would take as long as the launch is old."""
-    spans = list(takewhile(lambda span: span.end_ns > start_ns - ORDER_SLACK_NS, reversed(log.spans)))
+    latest = log.steps[-RECENT_STEPS:]
+    longest_ns = max((step.end_ns - before.end_ns for before, step in pairwise(latest)), default=0)
+    from_ns = start_ns - max(ORDER_SLACK_NS, longest_ns)
+    spans = list(takewhile(lambda span: span.end_ns > from_ns, reversed(log.spans)))
     return EventLog(header=log.header, spans=spans[::-1])
+
+
+def role_threads(log: EventLog) -> dict[str, str]:
+    """
+    What all ranks of a role call the lanes of one process.
+
+    Device lanes are named by the device's index, which no two ranks of a host share (`main:cuda5`): the only device of
+    a process is `main:cuda` for its role, one of several `main:cuda#0`, `main:cuda#1`, … in the order of indices.
+    """
+    threads = {span.thread for span in log.spans}
+    devices = sorted((t for t in threads if t.startswith(DEVICE_PREFIX)), key=lambda thread: (len(thread), thread))
+    if len(devices) == 1:
+        return dict.fromkeys(devices, DEVICE_PREFIX) | {thread: thread for thread in threads - set(devices)}
+    places = {thread: f"{DEVICE_PREFIX}#{place}" for place, thread in enumerate(devices)}
+    return {thread: places.get(thread, thread) for thread in threads}
 
 
 def is_followed(thread: str) -> bool:
     """Whether a lane may be what its role waits for: its main thread, or a device stream that this one feeds."""
-    return thread == MAIN_THREAD or thread.startswith(f"{MAIN_THREAD}:cuda")
+    return thread == MAIN_THREAD or thread.startswith(DEVICE_PREFIX)
+
+
+def _is_device(times: LaneTimes) -> bool:
+    return times.lane.thread.startswith(DEVICE_PREFIX)

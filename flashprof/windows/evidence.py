@@ -211,7 +211,23 @@ def _pool_lanes(launches: Iterable[Sequence[LaneRow]]) -> tuple[LaneRow, ...]:
         for row in rows:
             # Launches may have run on several hosts: a lane is that of its role and rank.
             held[replace(row.lane, host="")].append(row)
-    return tuple(_pool_lane(rows) for rows in held.values())
+    pooled = [_pool_lane(rows) for rows in held.values()]
+    limiting = _limiting(held, pooled)
+    return tuple(replace(row, is_limiting=row is limiting) for row in pooled)
+
+
+def _limiting(held: Mapping[Lane, Sequence[LaneRow]], pooled: Sequence[LaneRow]) -> LaneRow | None:
+    """
+    The slowest lane of the role that limits most launches; None where none limits more than half.
+
+    Which rank of a role is the slowest, a launch draws: three drafters that limit all launches limit none of them by
+    the same lane.
+    """
+    num_launches = max(map(len, held.values()), default=0)
+    counts = Counter(lane.role for lane, rows in held.items() for row in rows if row.is_limiting)
+    role = next((role for role, count in counts.items() if 2 * count > num_launches), None)
+    of_role = [row for row in pooled if row.lane.role == role and row.capacity_tok_per_s]
+    return min(of_role, key=lambda row: row.capacity_tok_per_s, default=None)
 
 
 def _pool_lane(rows: Sequence[LaneRow]) -> LaneRow:
@@ -231,7 +247,7 @@ def _pool_lane(rows: Sequence[LaneRow]) -> LaneRow:
         num_tokens=num_tokens,
         tok_per_s=rate(lambda row: row.tok_per_s),
         capacity_tok_per_s=rate(lambda row: row.capacity_tok_per_s),
-        is_limiting=2 * sum(row.is_limiting for row in rows) > len(rows),
+        is_limiting=False,
     )
 
 

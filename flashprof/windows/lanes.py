@@ -35,6 +35,8 @@ class Cycles:
     starts_ns: Times
     ends_ns: Times
     num_tokens: Times
+    steps: Times
+    """Numbers of the steps with which they end, as the trainer counts them."""
 
     @property
     def total_ns(self) -> int:
@@ -97,7 +99,13 @@ def _complete_cycles(steps: Sequence[Step], windows: Sequence[Window]) -> Cycles
     slack_ns = ((ends_ns - starts_ns) * BOUNDARY_SLACK).astype(np.int64)
     inside = _index_within(starts_ns + slack_ns, ends_ns, *_edges(windows)) >= 0
     num_tokens = np.array([step.num_tokens for step in ordered[1:]], dtype=np.int64)
-    return Cycles(starts_ns=starts_ns[inside], ends_ns=ends_ns[inside], num_tokens=num_tokens[inside])
+    steps_C = np.array([step.step for step in ordered[1:]], dtype=np.int64)
+    return Cycles(
+        starts_ns=starts_ns[inside],
+        ends_ns=ends_ns[inside],
+        num_tokens=num_tokens[inside],
+        steps=steps_C[inside],
+    )
 
 
 def _times(lane: Lane, spans: Sequence[Span], cycles: Cycles, windows: Sequence[Window]) -> LaneTimes:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from flashprof.contracts.events import EventLog, Mark, SpanKind
 from flashprof.contracts.results import Window
-from flashprof.windows.costs import is_followed
+from flashprof.windows.costs import is_followed, role_threads
 from flashprof.windows.lanes import MAIN_THREAD, LaneTimes, lane_times
 
 if TYPE_CHECKING:
-    from numpy import float64
+    from numpy import float64, int64
     from numpy.typing import NDArray
 
     Floats = NDArray[float64]
+    Times = NDArray[int64]
 
 NUM_LATE_STEPS = 9
 """The trainer looks at a calm allocator one step in eight, so a mark may stand up to eight steps behind its retry."""
@@ -63,19 +65,21 @@ def read_lanes(logs: Sequence[EventLog], windows: Sequence[Window], inside: Call
     held = [_held(log, windows) for log in logs]
     num_ranks = Counter(log.header.role for log in logs)
     phases: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-    ranks: defaultdict[str, dict[int, list[Floats]]] = defaultdict(dict)
-    excess_ns: dict[tuple[str, int], float] = {}
+    ranks: defaultdict[str, list[list[LaneTimes]]] = defaultdict(list)
+    excess_ns: defaultdict[tuple[str, int], float] = defaultdict(float)
     for log in held:
+        names, followed = role_threads(log), list[LaneTimes]()
+        ranks[log.header.role].append(followed)
         for times in lane_times(log, windows) if windows else ():
             role, thread = times.lane.role, times.lane.thread
             if is_followed(thread):
                 for (phase, _), own_ns in zip(times.phases, times.own_ns, strict=True):
-                    phases[role, thread, phase] += float(own_ns) / num_ranks[role]
-                ranks[role].setdefault(times.lane.rank, []).append(_work_ns(times))
+                    phases[role, names.get(thread, thread), phase] += float(own_ns) / num_ranks[role]
+                followed.append(times)
             if thread == MAIN_THREAD:
-                excess_ns[role, times.lane.rank] = _excess_ns(log.marks, inside, times)
-    steps = {role: found for role, held_of in ranks.items() if (found := _step_times(held_of.values())) is not None}
-    return ReadLanes(held=held, phases=dict(phases), steps=steps, excess_ns=excess_ns)
+                excess_ns[role, times.lane.rank] += _excess_ns(log.marks, inside, times)
+    steps = {role: found for role, held_of in ranks.items() if (found := _step_times(held_of)) is not None}
+    return ReadLanes(held=held, phases=dict(phases), steps=steps, excess_ns=dict(excess_ns))
 
 
 def pool_step_times(launches: Iterable[Mapping[str, StepTimes]]) -> dict[str, StepTimes]:
@@ -122,26 +126,43 @@ def _work_ns(times: LaneTimes) -> Floats:
     return work_ns
 
 
-def _step_times(ranks: Iterable[Sequence[Floats]]) -> StepTimes | None:
+def _step_times(ranks: Iterable[Sequence[LaneTimes]]) -> StepTimes | None:
     """From each rank's lanes: the lane that works longer tells, be it the host thread or a device stream."""
     import numpy as np
 
-    by_rank = [work_ns for lanes in ranks if (work_ns := np.max(lanes, axis=0)).size]
-    if not by_rank:
+    working = [(lanes[0].cycles.steps, np.max([*map(_work_ns, lanes)], axis=0)) for lanes in ranks if lanes]
+    working = [(steps, work_ns) for steps, work_ns in working if work_ns.size]
+    if not working:
         return None
-    every = np.concatenate(by_rank)
+    every = np.concatenate([work_ns for _, work_ns in working])
     p50_ns, p95_ns = np.percentile(every, (50, 95))
-    means_ns = [float(work_ns.mean()) for work_ns in by_rank]
-    # Ranks that take each step together end it together; a step that one of them lacks lies at a window's edge.
-    together = np.stack([work_ns[: min(map(len, by_rank))] for work_ns in by_rank])
+    means_ns = [float(work_ns.mean()) for _, work_ns in working]
     return StepTimes(
         num_steps=every.size,
         mean_ns=float(every.mean()),
         p50_ns=float(p50_ns),
         p95_ns=float(p95_ns),
         slowest_share=max(means_ns) / (sum(means_ns) / len(means_ns)) if any(means_ns) else 1.0,
-        spread_ns=float((together.max(axis=0) - together.mean(axis=0)).mean()),
+        spread_ns=_spread_ns(working),
     )
+
+
+def _spread_ns(working: Sequence[tuple[Times, Floats]]) -> float:
+    """Of steps that all ranks took, by number: at a window's edge one rank may have a step more than another."""
+    import numpy as np
+
+    # The first of each number, for one that a trainer counts twice.
+    numbers, places = zip(*(np.unique(steps, return_index=True) for steps, _ in working), strict=True)
+    common = reduce(np.intersect1d, numbers)
+    if not common.size:
+        return 0.0
+    together = np.stack(
+        [
+            work_ns[place[np.searchsorted(number, common)]]
+            for (_, work_ns), number, place in zip(working, numbers, places, strict=True)
+        ]
+    )
+    return float((together.max(axis=0) - together.mean(axis=0)).mean())
 
 
 def _excess_ns(marks: Sequence[Mark], inside: Callable[[int], bool], times: LaneTimes) -> float:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from flashprof.contracts.control import CommandName, CommandWriter
 from flashprof.contracts.events import EventLog, SpanKind, decode
-from flashprof.emit import RUN_DIR_VARIABLE, WAIT, Emitter, connect
+from flashprof.emit import RANK_VARIABLES, RUN_DIR_VARIABLE, WAIT, Emitter, connect
 
 
 def read_events(run_dir: Path, name: str = "drafter-0") -> EventLog:
@@ -200,6 +200,27 @@ def test_the_run_folder_comes_from_the_environment(tmp_path: Path, monkeypatch: 
     connect("target", 2).close()
 
     assert read_events(tmp_path, "target-2").header.rank == 2
+
+
+@pytest.mark.parametrize(
+    ("told", "rank"),
+    [
+        ({"RANK": "5"}, 5),
+        ({"SLURM_PROCID": "3"}, 3),
+        ({"RANK": "", "OMPI_COMM_WORLD_RANK": "2"}, 2),
+        ({"RANK": "x"}, 0),
+    ],
+)
+def test_a_rank_that_is_not_given_is_the_launchers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, str], rank: int
+) -> None:
+    for name in RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, text in told.items():
+        monkeypatch.setenv(name, text)
+    connect("trainer", run_dir=tmp_path).close()
+
+    assert read_events(tmp_path, f"trainer-{rank}").header.rank == rank
 
 
 def test_two_processes_of_one_name_never_share_a_file(emitter: Emitter, tmp_path: Path) -> None:

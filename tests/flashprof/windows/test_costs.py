@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashprof.contracts.events import EventLog, Header, Span, SpanKind
-from flashprof.windows.costs import PhaseCosts
+from flashprof.contracts.events import EventLog, Header, Span, SpanKind, Step
+from flashprof.contracts.localisation import BETWEEN
+from flashprof.windows.costs import PhaseCosts, training_phases
 
 WORK, WAIT = SpanKind.WORK, SpanKind.WAIT
+S = 1_000_000_000
 
 
 def make_log(*spans: Span, role: str = "drafter", rank: int = 0) -> EventLog:
@@ -62,6 +64,51 @@ def test_a_long_span_of_another_thread_that_ends_much_later_is_not_overlooked() 
     )
 
     assert 20.0 == PhaseCosts([log]).between(100, 120, 1)["drafter", "queue", "wait"]
+
+
+def test_a_phase_that_a_device_records_counts_once_and_is_the_devices() -> None:
+    """The host waits for the device within its own span: both would add up to more than the window."""
+    host = [span("forward", 0, 20), span("clip", 20, 100), span("log", 100, 110)]
+    device = [span("forward", 5, 90, thread="main:cuda3"), span("clip", 90, 95, thread="main:cuda3")]
+
+    assert {
+        ("drafter", "forward", "work"): 85.0,
+        ("drafter", "clip", "work"): 5.0,
+        ("drafter", "log", "work"): 10.0,
+    } == (PhaseCosts([make_log(*host, *device)]).between(0, 110, 1))
+
+
+def test_ranks_on_devices_of_their_own_share_a_lane() -> None:
+    logs = [make_log(span("forward", 0, 95, thread=f"main:cuda{5 + rank}"), rank=rank) for rank in range(3)]
+    found = PhaseCosts(logs).lanes_between(0, 100, 3, launch="a")
+
+    assert {("drafter", "main:cuda"): {("forward", "work"): pytest.approx(95 / 3)}} == found.lanes
+    assert {"forward": pytest.approx(95 / 3), BETWEEN: pytest.approx(5 / 3)} == training_phases(logs, 0, 100, 3)
+
+
+def test_devices_of_one_process_are_told_apart_by_their_order() -> None:
+    logs = [
+        make_log(
+            span("a", 0, 9, thread=f"main:cuda{first}"), span("b", 0, 7, thread=f"main:cuda{first + 2}"), rank=rank
+        )
+        for rank, first in enumerate((0, 9))
+    ]
+
+    assert {
+        ("drafter", "main:cuda#0"): {("a", "work"): 9.0},
+        ("drafter", "main:cuda#1"): {("b", "work"): 7.0},
+    } == PhaseCosts(logs).lanes_between(0, 10, 1, launch="a").lanes
+
+
+def test_a_step_of_twenty_seconds_is_found_behind_an_older_span_of_another_lane() -> None:
+    """Spans are written by lane, step by step: an old one of a loader stands behind newer ones of the main thread."""
+    log = make_log()
+    for at_s in range(0, 100, 20):
+        log.add(span("forward", at_s * S, (at_s + 20) * S))
+        log.add(span("load", at_s * S, (at_s + 1) * S, thread="loader"))
+        log.add(Step(at_s // 20, (at_s + 20) * S, 1, 0, 0))
+
+    assert {"forward": 100e9, BETWEEN: 0.0} == training_phases([log], 0, 100 * S, 1)
 
 
 def test_no_events_cost_nothing() -> None:

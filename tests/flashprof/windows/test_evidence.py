@@ -180,6 +180,16 @@ def test_launches_add_up() -> None:
     assert both.facts == {"a": "1", "b": "1 or 2"}
 
 
+def test_the_role_that_limits_every_launch_limits_the_arm_whichever_of_its_ranks_was_the_slowest() -> None:
+    waits_ms = ((1, 3, 3), (1, 3, 3), (3, 1, 3), (3, 1, 3))
+    launches = [
+        gather([launch(wait_ms=wait_ms, rank=rank) for rank, wait_ms in enumerate(of)], WINDOWS) for of in waits_ms
+    ]
+
+    assert [1] == [sum(row.is_limiting for row in one.lanes) for one in launches[:1]]
+    assert ["drafter"] == [row.lane.role for row in pool(launches).lanes if row.is_limiting]
+
+
 def test_an_arm_without_launches_or_windows_says_nothing() -> None:
     assert pool([]) == ArmEvidence()
     assert gather([launch()], ()).ns_per_token == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,24 @@ def test_ranks_that_take_turns_being_slow_spread_too() -> None:
 
     assert times.slowest_share == pytest.approx(1.0, abs=0.06)
     assert times.spread_ns == pytest.approx(200)
+
+
+def test_two_processes_that_call_themselves_the_same_rank_are_two() -> None:
+    times = steps_of(rank_log([200] * 10), rank_log([600] * 7))
+
+    assert 15 == times.num_steps
+    assert times.slowest_share == pytest.approx(1.5)
+
+
+def test_ranks_that_work_alike_do_not_spread_where_one_ends_its_steps_later() -> None:
+    """At each window's edge the later rank has a step less: pairs by place would be of unlike steps from then on."""
+    work_ns = [100 * (1 + number % 5) for number in range(30)]
+    late = rank_log(work_ns, rank=1)
+    late.steps[:] = [replace(step, end_ns=step.end_ns + 20) for step in late.steps]
+    windows = [replace(WINDOW, start_ns=at_ns, end_ns=at_ns + 9_010) for at_ns in (0, 10_000, 20_000)]
+    times = read_lanes([rank_log(work_ns), late], windows, lambda _: True).steps["drafter"]
+
+    assert 0 == times.spread_ns
 
 
 def test_one_long_step_lifts_the_mean_and_not_the_median() -> None:
