@@ -31,7 +31,7 @@ from flashprof.windows.switches import (
     cut_window,
     cut_windows,
     find_switch,
-    joint_steps,
+    steps_under,
     undisturbed,
 )
 
@@ -149,7 +149,7 @@ class _HotLaunch:
             switch = self._switch(arm, WARMUP_BLOCK, position, "AB", f"warm-up {arm}")
             self._switching.warm_up(switch, f"the {arm}")
             if not self._plan.window_tokens:
-                steps = joint_steps(self._session.watch.logs, switch.at_ns)
+                steps = steps_under(self._session.watch.logs, switch)
                 mean_tokens = sum(step.num_tokens for step in steps) / max(1, len(steps))
                 # Of both arms, since a toggle may change what a step holds.
                 self._window_tokens = max(self._window_tokens, round(self._plan.window_steps * mean_tokens))

@@ -26,7 +26,7 @@ from flashprof.windows.switches import (
     cut_window,
     find_switch,
     find_switches,
-    joint_steps,
+    steps_under,
     switch_detail,
 )
 
@@ -82,7 +82,7 @@ class Switching:
         """
         watch, plan = self.session.watch, self.session.plan
         has_begun = watch.wait(
-            lambda: bool(joint_steps(watch.logs, switch.at_ns)) or None,
+            lambda: bool(steps_under(watch.logs, switch)) or None,
             timeout_s=plan.start_timeout_s,
             progress=self.session.progress,
             # The first use of a cell may compile for minutes.
@@ -96,7 +96,7 @@ class Switching:
             )
 
         def find() -> bool | None:
-            steps = joint_steps(watch.logs, switch.at_ns)
+            steps = steps_under(watch.logs, switch)
             if is_warm is not None and is_warm(switch, steps):
                 return True
             steady = find_steady([step.end_ns for step in steps], [step.num_tokens for step in steps])
@@ -188,7 +188,7 @@ def warm_stretches(logs: Sequence[EventLog]) -> list[HotWindow]:
 
 def warm_stretch(logs: Sequence[EventLog], switch: Switch, following: Switch) -> HotWindow | None:
     """The later half of one warm-up visit; None where it has fewer than two steps."""
-    return later_half(joint_steps(logs, switch.at_ns, following.at_ns), switch)
+    return later_half(steps_under(logs, switch, following.at_ns), switch)
 
 
 def later_half(steps: Sequence[Step], switch: Switch) -> HotWindow | None:
@@ -201,5 +201,5 @@ def after_changes(logs: Sequence[EventLog], cut: Sequence[HotWindow]) -> Iterato
     """Each window before a change of cell, and all steps but the first that followed the change."""
     for before, window in pairwise(cut):
         if before.switch.cell != window.switch.cell:
-            first, *steps = joint_steps(logs, window.switch.at_ns, window.end_ns)
+            first, *steps = steps_under(logs, window.switch, window.end_ns)
             yield before, HotWindow(switch=window.switch, start_ns=first.end_ns, steps=tuple(steps))

@@ -27,6 +27,11 @@ from flashprof.contracts.events import Ack, EventLog, Step
 
 Judge = Callable[[int, int], tuple[str, ...]]
 """(start_ns, end_ns) → why the machine was not itself then; empty for a window that counts."""
+MAX_STEPS_AHEAD = 64
+"""
+By which a host may be ahead of its device at a switch. Seen: 2 on an H200. Bounded for a trainer that counts its steps
+from 0 again: none would ever reach the number of its switch.
+"""
 WARMUP_BLOCK = 0
 """Number of the visits that only warm a cell up; blocks count from 1."""
 
@@ -42,6 +47,8 @@ class Switch:
 
     command_id: int
     at_ns: int
+    step: int = 0
+    """The first that is trained under it; 0 before it is acknowledged."""
     cell: str
     """What is in force from then on: an arm's name in a comparison, a cell's id in a search."""
     block: int
@@ -117,7 +124,7 @@ def cut_windows(logs: Sequence[EventLog]) -> list[HotWindow]:
 
 def cut_window(logs: Sequence[EventLog], switch: Switch, *, until_ns: int | None = None) -> HotWindow | None:
     """The window that follows *switch*; None where it is not complete in the events, or not by *until_ns*."""
-    steps = joint_steps(logs, switch.at_ns, until_ns)
+    steps = steps_under(logs, switch, until_ns)
     num_tokens = 0
     for index in range(switch.settle_steps, len(steps)):
         num_tokens += steps[index].num_tokens
@@ -128,6 +135,18 @@ def cut_window(logs: Sequence[EventLog], switch: Switch, *, until_ns: int | None
             end = len(steps) if switch.runs_on and until_ns is not None else index + 1
             return HotWindow(switch=switch, start_ns=start_ns, steps=tuple(steps[switch.settle_steps : end]))
     return None
+
+
+def steps_under(logs: Sequence[EventLog], switch: Switch, until_ns: int | None = None) -> list[Step]:
+    """
+    `joint_steps` that were trained under *switch*, and ended by *until_ns*.
+
+    A step ends when the device has done it, and a host that runs ahead acknowledges a switch while steps of the last
+    cell are still to come: with them in a window, 4 steps ahead and a slow-down of 1 % read as half of it.
+    """
+    steps = joint_steps(logs, switch.at_ns, until_ns)
+    first = next((place for place, step in enumerate(steps) if step.step >= switch.step), len(steps))
+    return steps[min(first, MAX_STEPS_AHEAD) :]
 
 
 def joint_steps(logs: Sequence[EventLog], since_ns: int, until_ns: int | None = None) -> list[Step]:
@@ -171,6 +190,7 @@ def read_switch(ack: Ack) -> Switch | None:
         return Switch(
             command_id=ack.command_id,
             at_ns=ack.at_ns,
+            step=ack.step,
             cell=str(detail["cell"]),
             block=int(detail["block"]),
             position=int(detail["position"]),

@@ -14,6 +14,7 @@ from flashprof.contracts.comparison import Arm, Method
 from flashprof.contracts.control import CommandName
 from flashprof.contracts.events import Ack, EventLog, Header, Step
 from flashprof.windows.switches import (
+    MAX_STEPS_AHEAD,
     Switch,
     blocks_of,
     cut_windows,
@@ -21,6 +22,7 @@ from flashprof.windows.switches import (
     hot_windows,
     joint_steps,
     read_switch,
+    steps_under,
     switch_detail,
 )
 
@@ -51,7 +53,7 @@ def make_switch(number: int, at_ns: int, *, position: int = 0, order: str = "ABB
 
 def acknowledge(log: EventLog, switch: Switch) -> None:
     detail = {"values": {}, "refused": {}, **switch_detail(switch)}
-    log.acks.append(Ack(switch.command_id, "set_toggles", 0, switch.at_ns, detail))
+    log.acks.append(Ack(switch.command_id, "set_toggles", switch.step, switch.at_ns, detail))
 
 
 def with_block(log: EventLog, order: str = "ABBA", *, every_ns: int = 600, block: int = 1) -> EventLog:
@@ -69,6 +71,26 @@ def test_a_window_begins_behind_its_settle_steps_and_holds_its_tokens() -> None:
     ]
     assert {("run-1", 1, ())} == {(window.launch, window.block, window.disturbances) for window in windows}
     assert math.log(30 / 300e-9) == pytest.approx(windows[0].log_tok_per_s)
+
+
+@pytest.mark.parametrize("num_ahead", [0, 2, 7])
+def test_steps_of_the_last_cell_that_end_behind_the_switch_are_in_no_window(num_ahead: int) -> None:
+    """A host that is ahead of its device switches while steps of the last cell are still to end."""
+    log = make_log(30)
+    for number, at_ns in enumerate((0, 1200)):
+        switch = make_switch(number + 1, at_ns, position=number, order="AB")
+        acknowledge(log, replace(switch, step=at_ns // STEP_NS + num_ahead))
+    begins_ns = [(num_ahead + 2) * STEP_NS, 1200 + (num_ahead + 2) * STEP_NS]
+
+    assert begins_ns == [window.start_ns for window in hot_windows([log], launch="run-1")]
+    assert [] == [step for step in steps_under([log], find_switches([log])[1]) if step.step < 12 + num_ahead]
+
+
+def test_a_trainer_that_counts_its_steps_anew_has_windows_all_the_same() -> None:
+    log = make_log(MAX_STEPS_AHEAD + 10)
+    acknowledge(log, replace(make_switch(1, 0), step=5000))
+
+    assert [STEP_NS * (MAX_STEPS_AHEAD + 2)] == [window.start_ns for window in cut_windows([log])]
 
 
 def test_a_window_that_runs_on_holds_all_steps_until_the_next_command() -> None:
