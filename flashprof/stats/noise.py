@@ -94,9 +94,9 @@ def noise_budget(launches: Sequence[MeasuredLaunch], *, level: float = LEVEL) ->
     drifts = [drift for launch in launches if (drift := _drift_per_min(launch)) is not None]
     steps = [residuals for launch in launches if (residuals := _step_residuals(launch)).size > 2]
     return NoiseBudget(
-        step=_step_spread(steps, level),
+        step=_correlated_spread(steps, level) if steps else None,
         step_autocorrelation=_autocorrelation(steps),
-        window=_spread(np.concatenate(centred), num_windows - len(series), level),
+        window=_correlated_spread(centred, level),
         window_autocorrelation=_autocorrelation(centred),
         pair=_scaled(block, math.sqrt(block_s / PAIR_S)),
         block=block,
@@ -201,16 +201,6 @@ def _step_residuals(launch: MeasuredLaunch) -> Floats:
     return np.asarray(logs - logs.mean(), dtype=np.float64)
 
 
-def _step_spread(steps: Sequence[Floats], level: float) -> Spread | None:
-    if not steps:
-        return None
-    correlation = _autocorrelation(steps)
-    # Of the variance of an AR(1) series; Bartlett's formula.
-    thinning = (1 - correlation**2) / (1 + correlation**2)
-    values = np.concatenate(steps)
-    return _spread(values, values.size - len(steps), level, thinning=thinning)
-
-
 def _usual_gap_s(launches: Sequence[MeasuredLaunch]) -> float:
     """Between two windows of one block; the median, since the first blocks of a launch drop more steps."""
     gaps_ns = [
@@ -266,6 +256,15 @@ def _autocorrelation(series: Sequence[Floats]) -> float:
     pairs = [(values[:-1], values[1:]) for values in series if values.size > 2]
     power = sum(float(np.mean(values**2)) * (values.size - 1) for values in series if values.size > 2)
     return sum(float(earlier @ later) for earlier, later in pairs) / power if power else 0.0
+
+
+def _correlated_spread(series: Sequence[Floats], level: float) -> Spread:
+    """Of series that are centred already."""
+    correlation = _autocorrelation(series)
+    # Of the variance of an AR(1) series; Bartlett's formula. Without it, at 0.7 the 95 % interval held 74 %.
+    thinning = (1 - correlation**2) / (1 + correlation**2)
+    values = np.concatenate(series)
+    return _spread(values, values.size - len(series), level, thinning=thinning)
 
 
 def _spread(values: Floats, count: int, level: float, *, thinning: float = 1.0) -> Spread:

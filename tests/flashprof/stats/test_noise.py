@@ -38,6 +38,29 @@ def test_window_and_pair_noise_are_recovered() -> None:
     assert abs(budget.window_autocorrelation) < 0.1
 
 
+def wandering(rng: np.random.Generator, name: str, *, sd: float, correlation: float) -> MeasuredLaunch:
+    """Windows whose level is an AR(1) series."""
+    calm = launch(rng, name=name)
+    noise = [rng.normal(0, sd)]
+    for _ in calm.windows[1:]:
+        noise.append(correlation * noise[-1] + rng.normal(0, sd * math.sqrt(1 - correlation**2)))
+    windows = tuple(replace(item, log_tok_per_s=9 + x) for item, x in zip(calm.windows, noise, strict=True))
+    return replace(calm, windows=windows)
+
+
+@pytest.mark.parametrize("correlation", [-0.5, 0.0, 0.5, 0.7])
+def test_intervals_of_window_noise_hold_the_truth_where_windows_wander(correlation: float) -> None:
+    rng = np.random.default_rng(14)
+    num_trials, truth, held = 200, 0.03, 0
+    for _ in range(num_trials):
+        launches = [wandering(rng, name, sd=truth, correlation=correlation) for name in "abcdef"]
+        spread = noise_budget(launches).window
+        held += spread.low <= truth <= spread.high
+
+    print(f"window sd at {correlation}: the 95 % interval held the truth in {held} of {num_trials}")
+    assert 0.90 * num_trials <= held <= 0.99 * num_trials
+
+
 def test_intervals_of_launch_noise_hold_the_truth_with_unequal_counts() -> None:
     rng = np.random.default_rng(2)
     num_trials, truth = 200, 0.02
