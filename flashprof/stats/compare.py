@@ -257,7 +257,11 @@ def _interval(data: Moments, span: _Span, level: float, method: str) -> Interval
 
 
 def _geometric_mean(logs: Sequence[float]) -> float:
-    return 1 + _change_of(fmean(logs)) if logs else math.nan
+    if not logs:
+        return math.nan
+    mean = fmean(logs)
+    # Not 1 + expm1: a metric of which less is better has logarithms of 1 / bytes, and at -28 four digits are left.
+    return math.inf if mean > LARGEST_LOG else math.exp(mean)
 
 
 def _change_of(log_ratio: float) -> float:

@@ -198,6 +198,22 @@ def test_existing_launches_are_judged_by_their_own_spread() -> None:
     assert NOT_INTERLEAVED in comparison.notes
 
 
+@pytest.mark.parametrize("num_bytes", [1.0, 8 * 139 * 2**30, 2.0**60])
+def test_the_base_of_what_there_should_be_little_of_keeps_its_digits(num_bytes: float) -> None:
+    log = -math.log(num_bytes)
+    blocks = [replace(block, base_log_tok_per_s=log) for block in some_blocks([0.01, -0.01])]
+
+    for comparison in (
+        compare_existing([log, log], [log], RULE, launch_sd=None, launch_freedom=0),
+        compare_blocks(blocks, RULE, spent_s=1.0),
+    ):
+        assert num_bytes == pytest.approx(1 / comparison.base_tok_per_s, rel=1e-12)
+
+
+def test_a_base_beyond_all_doubles_is_infinite() -> None:
+    assert compare_existing([800.0], [800.0], RULE, launch_sd=None, launch_freedom=0).base_tok_per_s == math.inf
+
+
 def test_existing_intervals_cover_what_they_say() -> None:
     rng = np.random.default_rng(47)
     effects = [
