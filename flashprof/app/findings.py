@@ -130,7 +130,9 @@ def _pairs(method: Method, blocks: Sequence[Block], launches: Sequence[MeasuredL
     held: defaultdict[tuple[int, Arm], list[Costs]] = defaultdict(list)
     for launch in launches:
         for window in launch.windows:
-            if launch.method is method and window.block in counted and not window.disturbances:
+            block = counted.get(window.block) if launch.method is method else None
+            # A block that was cut off is measured again under its number: its first windows are another launch's.
+            if block and window.launch in block.launches and not window.disturbances:
                 costs = launch.costs.between(window.start_ns, window.end_ns, window.num_tokens)
                 held[window.block, window.arm].append(costs)
     pairs = [(_mean(held[number, Arm.BASE]), _mean(held[number, Arm.CANDIDATE])) for number in counted]

@@ -55,11 +55,12 @@ def localise_study(
 def _pick(counted: Sequence[Block]) -> Pick:
     arms = {run_id: arm for block in counted if block.method is Method.COLD for run_id, arm in _sides(block)}
     arms |= {explain_id(arm, arm): arm for arm in Arm}
-    numbers = {block.number for block in counted if block.method is Method.HOT}
+    # A block that was cut off is measured again under its number: its first windows are another launch's.
+    hot = {(run_id, block.number) for block in counted if block.method is Method.HOT for run_id in block.launches}
 
     def pick(folder: Path, logs: Sequence[EventLog]) -> ArmWindows:
         if folder.name not in arms:
-            return _hot(folder, logs, numbers)
+            return _hot(folder, logs, {number for run_id, number in hot if run_id == folder.name})
         windows = calm_windows(folder, logs)
         return (windows, ()) if arms[folder.name] is Arm.BASE else ((), windows)
 

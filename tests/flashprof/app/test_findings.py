@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import study_facts
+from cut_off_study import cut_off_study
 from launch_files import PHASES, STEP_TOKENS, Trainer, cold_launch, write_counters
 
 from flashprof.app.findings import add_phases, machine_notes, read_launches
@@ -82,6 +83,16 @@ def test_blocks_that_are_left_out_are_left_out_here_too(tmp_path: Path) -> None:
     found = changes(disturbed, tmp_path)
 
     assert {4} == {change.difference.num_samples for change in found.values()}
+
+
+def test_a_block_that_was_measured_again_holds_no_window_of_the_launch_that_was_cut_off(tmp_path: Path) -> None:
+    cut, whole = (
+        changes(cut_off_study(tmp_path / str(is_cut), has_cut_block=is_cut), tmp_path / str(is_cut))
+        for is_cut in (True, False)
+    )
+
+    assert {4} == {change.difference.num_samples for change in cut.values()}
+    assert whole == cut
 
 
 def test_a_launch_that_was_cut_off_is_read_and_one_that_is_gone_takes_its_block_with_it(tmp_path: Path) -> None:
