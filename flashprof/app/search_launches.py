@@ -46,6 +46,8 @@ class SearchLaunches:
     progress: Progress
     folder: Path
     """Where their run folders go."""
+    wall_s: Callable[[], float] = time.time
+    """Seconds since the epoch."""
 
     def serve(self, first: Visit, on_reading: OnReading) -> LaunchEnded:
         """
@@ -59,6 +61,8 @@ class SearchLaunches:
             UsageError: The subject refuses a toggle, or does not honour it; nothing of the launch is left.
         """
         start_ns = self.ports.clock.monotonic_ns()
+        # Once: a wall clock that is set, or a suspend, of 3 h within the launch would be 3 h of the budget for ever.
+        offset_s = self.wall_s() - start_ns / 1e9
         at_cell, is_checked = first.cell, False
 
         def take(found: VisitReading) -> CellVisit | None:
@@ -67,7 +71,7 @@ class SearchLaunches:
                 # Before it is written down: the journal would count it for ever.
                 self._check_honoured(first)
                 is_checked = True
-            following = on_reading(reading_of(found, first.run_id, self._offset_s()))
+            following = on_reading(reading_of(found, first.run_id, offset_s))
             at_cell = following.cell if following else ""
             return self._cell_visit(following) if following else None
 
@@ -137,10 +141,6 @@ class SearchLaunches:
             length_s=(self.ports.clock.monotonic_ns() - start_ns) / 1e9,
             cell="" if outcome.is_measurement else cell,
         )
-
-    def _offset_s(self) -> float:
-        """From the subject's monotonic clock to seconds since the epoch."""
-        return time.time() - self.ports.clock.monotonic_ns() / 1e9
 
 
 def refused_cell(logs: Sequence[EventLog], cell: str, values: ToggleValues) -> UsageError | None:

@@ -69,6 +69,27 @@ def test_each_visit_is_read_as_it_was_wanted_until_nothing_more_is(world: Bisect
     assert end.length_s > sum(reading.length_s for reading in serving.readings) > 0
 
 
+@pytest.mark.parametrize("step_s", [3 * 3600.0, -3 * 3600.0])
+def test_a_wall_clock_that_is_set_within_a_launch_moves_no_reading(world: BisectWorld, step_s: float) -> None:
+    class Stepping(Serving):
+        def take(self, reading: Reading) -> Visit | None:
+            # Behind the second one.
+            self.ahead_s = step_s if self.readings else 0.0
+            return super().take(reading)
+
+        ahead_s = 0.0
+
+    serving = Stepping([replace(FIRST, position=position) for position in (2, 3)])
+    launches = replace(launches_of(world), wall_s=lambda: 1.7e9 + world.clock.now_ns / 1e9 + serving.ahead_s)
+    end = launches.serve(FIRST, serving.take)
+    at_s = [reading.at_s for reading in serving.readings]
+
+    assert 3 == len(at_s)
+    assert at_s == sorted(at_s)
+    assert at_s[-1] - at_s[0] < end.length_s
+    assert 1.7e9 < at_s[0] < 1.7e9 + world.clock.now_ns / 1e9
+
+
 def test_a_launch_holds_no_sampler_and_no_profile(world: BisectWorld) -> None:
     launches_of(world).serve(FIRST, Serving([]).take)
     experiment = read_manifest(world.reports / "hot-1")["experiment"]
