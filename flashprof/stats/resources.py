@@ -123,7 +123,7 @@ def _welch(base: Sequence[float], candidate: Sequence[float]) -> tuple[Interval 
     )
     if difference == 0:
         return interval, 1.0
-    # A spread of two launches, or none at all, says little: with ten figures that keep to one of two levels in a launch,
+    # A spread of two launches, or none at all, says little: with ten figures that keep to one of two levels a launch,
     # as clocks do, 71 of 100 comparisons of 2 + 2 launches without a difference had a clear one.
     rarest = 2 / math.comb(len(base) + len(candidate), len(base))
     return interval, max(rarest, 2 * float(stdtr(freedom, -abs(difference) / error)) if error else 0.0)
