@@ -51,8 +51,8 @@ $cells
 
 *Alone*: switched on in `none`. *Left out*: switched off in `all`. The two differ where either of two toggles is enough:
 what one of them brings alone is not missed while the other is there. A target that is packed or compiled is such a
-pair, and a mask that is compiled or analytic. One at a time, in either direction, misses it, so pairs were left out
-together too.
+pair, and a mask that is compiled or analytic. Leaving out one at a time misses it; switching one on at a time shows the
+gain of the pair, but with either of the two, so that it counts twice. So pairs were left out together too.
 
 $pairs
 
@@ -64,7 +64,7 @@ flashprof bisect --good $good --bad $bad
 
 $bisect
 
-The search chose each window by what it would tell a second; the tables above took $num_windows windows to fill.
+The search chose each window by what it would tell a second; the tables above took $num_windows.
 
 ## Both ends, launched with samplers
 
@@ -94,7 +94,7 @@ def make_page(found: Mapping[str, Any]) -> str:
         cells=_cells(cells),
         pairs=_pairs(cells),
         bisect="\n\n".join(filter(None, (_bisect(found["bisect"]), found["bisect_note"]))),
-        num_windows=cells["num_windows"] if cells else "no",
+        num_windows=_num_windows(cells) if cells else "no windows",
         runs=_runs(found["runs"]),
         sources=_sources(found["sources"]),
     )
@@ -154,10 +154,13 @@ def _cells(cells: Mapping[str, Any] | None) -> str:
     rows = [[f"`{name}`", *_cell(by_toggle[name].get("none")), *_cell(by_toggle[name].get("all"))] for name in order]
     refused = "".join(f"\n`{name}` is not in the table: {why}.\n" for name, why in cells["refused"].items())
     head = ["toggle", "alone", "of the drop", "left out", "of the drop"]
-    counted = (
-        f"\n{cells['num_counted']} windows of {len(cells['effects'])} cells, in one launch, in rounds of random order."
-    )
+    counted = f"\n{_num_windows(cells)}, of {len(cells['effects'])} cells, in one launch, in rounds of random order."
     return f"{table(head, rows)}\n{counted}\n{refused}".rstrip()
+
+
+def _num_windows(cells: Mapping[str, Any]) -> str:
+    """The others let the queue drain after a switch, or were disturbed."""
+    return f"{cells['num_windows']} windows, {cells['num_counted']} of which counted"
 
 
 def _cell(effect: Mapping[str, Any] | None) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def test_the_page_tells_every_part_and_says_what_was_not_measured(tmp_path: Path
     assert NOT_MEASURED not in whole.partition("## Where")[0]
     assert "| `compile` | +10.5 %" in whole
     assert "`prealloc` is not in the table: needs CUDA." in whole
+    assert 2 == len(re.findall(r"\d+ windows, \d+ of which counted", whole))
     assert NOT_MEASURED in empty
     assert "$" not in whole
     assert "None" not in whole
