@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from benchmarks.peers.picture import PICTURE, draw, newest_study
 from benchmarks.results_file import RESULTS
 
 PAGE = RESULTS.parents[1] / "docs" / "peers.md"
+DRAFTER_PARTS = ("warmup", "fixed", "varying", "both")
+"""What `worker.measure_drafter` measures of every system, in its order."""
 BEGIN, END = "<!-- numbers: written by benchmarks.peers.page -->", "<!-- end of numbers -->"
 
 
@@ -42,7 +44,7 @@ def numbers(study: Mapping[str, Any]) -> str:
             "|---|---|---|---|",
             *(_row(measure) for measure in study["measures"]),
             "",
-            *_differences(study["data"]["systems"]),
+            *_differences(study["data"]["systems"], {measure["name"] for measure in study["measures"]}),
         ]
     ).rstrip()
 
@@ -54,7 +56,7 @@ def _row(measure: Mapping[str, Any]) -> str:
     return f"| `{measure['name']}` | {number} {measure['unit']} | {verdict} | {measure['note']} |"
 
 
-def _differences(systems: Mapping[str, Any]) -> Iterator[str]:
+def _differences(systems: Mapping[str, Any], names: Collection[str]) -> Iterator[str]:
     for system, parts in systems.items():
         lines = parts.get("setup", {}).get("differences", [])
         if lines:
@@ -64,8 +66,28 @@ def _differences(systems: Mapping[str, Any]) -> Iterator[str]:
             yield ""
         failed = {name: part["error"] for name, part in parts.items() if "error" in part}
         if failed:
-            yield from (f"- **{system}, {name}, did not run**: {error}" for name, error in failed.items())
+            yield from (_failure(system, name, parts, names) for name in failed)
             yield ""
+
+
+def _failure(system: str, name: str, parts: Mapping[str, Any], names: Collection[str]) -> str:
+    """
+    A line. One that was killed did run, so which parts it lacks is said in place of the last line of its log.
+
+    Args:
+        system: Name.
+        name: Of the part that has an error; `lost` for the whole process.
+        parts: The system's.
+        names: Of the study's measures: `first_run_…` are those of an earlier run.
+    """
+    ended = parts.get("process", {}).get("ended", "")
+    lacks = [part for part in DRAFTER_PARTS if part not in parts]
+    if name != "lost" or "setup" not in parts or not ended.startswith("killed") or not lacks:
+        return f"- **{system}, {name}, did not run**: {parts[name]['error']}"
+    missing = " and ".join(f"`{part}`" for part in lacks)
+    earlier = [f"`{found}`" for part in lacks if (found := f"first_run_{part}_{system}") in names]
+    told = f"; {', '.join(earlier)} above is of an earlier run" if earlier else ""
+    return f"- **{system} was {ended}, before {missing}**{told}"
 
 
 if __name__ == "__main__":

@@ -134,3 +134,41 @@ def test_page_and_picture_are_made_of_a_results_file(tmp_path: Path) -> None:
     assert "- toggles: all" in page
     assert "1.4: met" in page
     assert "<svg" in (tmp_path / "peers.svg").read_text(encoding="utf-8")
+
+
+def test_a_drafter_that_was_killed_is_told_by_what_it_lacks() -> None:
+    parts = found()
+    killed = {name: parts["specforge"][name] for name in ("warmup", "fixed")}
+    ended = {"setup": {}, "lost": {"error": "killed after 110 s; the end of its log: warnings.warn("}}
+    systems = {"specforge": {**killed, **ended, "process": {"ended": "killed after 110 s"}}}
+    study = {
+        "hardware": "1x NVIDIA H200",
+        "date": "2026-11-30",
+        "command": "python",
+        "versions": {"commit": "a"},
+        "measures": [
+            {"name": "first_run_both_specforge", "value": 1, "unit": "", "goal": None, "met": None, "note": ""}
+        ],
+        "data": {"systems": systems},
+    }
+    page = with_numbers(f"{BEGIN}\n{END}\n", study)
+
+    assert "was killed after 110 s, before `varying` and `both`**; `first_run_both_specforge` above is of an" in page
+    assert "warnings.warn(" not in page
+
+
+def test_a_part_that_failed_is_told_with_its_error() -> None:
+    systems = {"specforge": {"setup": {"error": "ModuleNotFoundError: specforge"}}}
+    page = with_numbers(
+        f"{BEGIN}\n{END}\n",
+        {
+            "hardware": "x",
+            "date": "x",
+            "command": "x",
+            "versions": {"commit": "a"},
+            "measures": [],
+            "data": {"systems": systems},
+        },
+    )
+
+    assert "- **specforge, setup, did not run**: ModuleNotFoundError: specforge" in page
