@@ -49,10 +49,9 @@ def machine(tmp_path: Path) -> Machine:
     tool = tmp_path / "tool"
     (tool / "scripts").mkdir(parents=True)
     shutil.copy(SCRIPT, tool / "scripts")
-    git(tool, "init", "-q")
+    git(tool, "init", "-q", "-b", "main")
     git(tool, "add", "-A")
     git(tool, "commit", "-q", "-m", "one")
-    git(tool, "tag", "v1")
     return machine
 
 
@@ -152,3 +151,13 @@ def test_the_example_fits_the_template() -> None:
     assert include["component"].endswith(f"/{TEMPLATE.stem}@{include['inputs']['version']}")
     assert spec()["job-name"]["default"] in example
     assert ["gpu-h200"] == made["tags"]
+
+
+def test_every_page_and_example_names_the_same_version() -> None:
+    files = ("README.md", "docs/ci.md", "examples/ci/github-gate.yml", "examples/ci/gitlab-gate.yml")
+    told = {
+        name: set(re.findall(r"flashprof(?:-gate)?@([\w.-]+)", (ROOT / name).read_text(encoding="utf-8")))
+        for name in files
+    }
+
+    assert {name: {spec()["version"]["default"]} for name in files} == told
