@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from flashprof.contracts.errors import FormatError
-from flashprof.contracts.events import EventLog, decode, decode_record
+from flashprof.contracts.events import EventLog, Header, decode, decode_record
+
+SAME_CLOCK_NS = 1_000_000_000
+"""Two processes of one machine tell its clocks' difference to some µs, those of two machines differ by their uptimes."""
 
 
 class EventTail:
@@ -28,7 +31,12 @@ class EventTail:
         return [self._refused[path] for path in sorted(self._refused)]
 
     def poll(self) -> bool:
-        """Read what came since the last call; whether there was anything."""
+        """
+        Read what came since the last call; whether there was anything.
+
+        Raises:
+            FormatError: Processes of two machines write into this folder: their times cannot be compared.
+        """
         grown = False
         for path in sorted(self._folder.glob("*.jsonl")):
             if path in self._refused:
@@ -54,9 +62,13 @@ class EventTail:
         log = self._logs.get(path)
         if log is None:
             try:
-                self._logs[path] = decode(lines, where=str(path))
+                new = decode(lines, where=str(path))
             except FormatError as error:
                 self._refused[path] = f"events/{path.name} is left out: {error.what}"
+                return
+            for other in self._logs.values():
+                _check_clock(other.header, new.header, path.parent)
+            self._logs[path] = new
             return
         for line in lines:
             record = decode_record(line)
@@ -64,6 +76,19 @@ class EventTail:
                 log.num_torn_lines += 1
             else:
                 log.add(record)
+
+
+def _check_clock(one: Header, other: Header, folder: Path) -> None:
+    apart_ns = abs((one.wall_ns - one.monotonic_ns) - (other.wall_ns - other.monotonic_ns))
+    if one.host != other.host and apart_ns > SAME_CLOCK_NS:
+        raise FormatError(
+            f"processes of two machines write their events into one run folder, and their clocks are "
+            f"{apart_ns / 1e9:,.0f} s apart: tok/s and waits would be wrong",
+            where=str(folder),
+            offered=f"{one.role} {one.rank} on {one.host}, {other.role} {other.rank} on {other.host}",
+            allowed="the processes of one machine",
+            next_command="flashprof run on one of them, with --reports on a disk of its own",
+        )
 
 
 def read_event_logs(folder: Path) -> list[EventLog]:

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flashprof.contracts.errors import FormatError
 from flashprof.contracts.events import Gauge, Header, Step, encode, encode_header
 from flashprof.store.tail import EventTail, read_event_logs
 
 
-def header(role: str = "trainer", rank: int = 0) -> str:
-    line = Header(role=role, rank=rank, host="h", pid=1, trains=True, wall_ns=0, monotonic_ns=0)
+def header(role: str = "trainer", rank: int = 0, host: str = "h", wall_ns: int = 0) -> str:
+    line = Header(role=role, rank=rank, host=host, pid=1, trains=True, wall_ns=wall_ns, monotonic_ns=0)
     return encode_header(line) + "\n"
 
 
@@ -99,3 +100,20 @@ def test_however_the_bytes_arrive_the_records_are_the_same(
 
     assert values == [gauge.at_ns for gauge in tail.logs[0].gauges]
     assert 0 == tail.logs[0].num_torn_lines
+
+
+def test_events_of_two_machines_are_refused_by_name(tmp_path: Path) -> None:
+    """Their clocks began when they did: half of the tokens would lie in no window."""
+    append(tmp_path / "trainer-0.jsonl", header(host="node-a"))
+    append(tmp_path / "trainer-1.jsonl", header(rank=1, host="node-b", wall_ns=3_600_000_000_000))
+
+    with pytest.raises(FormatError, match="two machines .* 3,600 s apart") as caught:
+        read_event_logs(tmp_path)
+    assert "trainer 0 on node-a, trainer 1 on node-b" == caught.value.offered
+
+
+def test_containers_of_one_machine_share_its_clock_whatever_they_are_called(tmp_path: Path) -> None:
+    append(tmp_path / "trainer-0.jsonl", header(host="box-a"))
+    append(tmp_path / "trainer-1.jsonl", header(rank=1, host="box-b", wall_ns=40_000))
+
+    assert ["box-a", "box-b"] == [log.header.host for log in read_event_logs(tmp_path)]
