@@ -8,7 +8,7 @@ from flashprof.contracts.errors import FormatError
 from flashprof.contracts.events import EventLog, Header, decode, decode_record
 
 SAME_CLOCK_NS = 1_000_000_000
-"""Two processes of one machine tell its clocks' difference to some µs, those of two machines differ by their uptimes."""
+"""Processes of one machine tell its clocks' difference to some µs; those of two differ by their uptimes."""
 
 
 class EventTail:

@@ -107,7 +107,7 @@ def test_events_of_two_machines_are_refused_by_name(tmp_path: Path) -> None:
     append(tmp_path / "trainer-0.jsonl", header(host="node-a"))
     append(tmp_path / "trainer-1.jsonl", header(rank=1, host="node-b", wall_ns=3_600_000_000_000))
 
-    with pytest.raises(FormatError, match="two machines .* 3,600 s apart") as caught:
+    with pytest.raises(FormatError, match=r"two machines .* 3,600 s apart") as caught:
         read_event_logs(tmp_path)
     assert "trainer 0 on node-a, trainer 1 on node-b" == caught.value.offered
 
