@@ -27,6 +27,15 @@ SMALL = MappingProxyType(
 Changes of this size are as notable as a doubling, larger ones of a small figure no more: 0 → 0.2 % of a core would
 otherwise stand first. 15 MHz is one step of an NVIDIA clock; 0.2 cores are what disturbs a window (ADR 8).
 """
+GRAIN = MappingProxyType(
+    {"SM clock": 15.0, "temperature": 1.0, "foreign GPU processes": 1.0}
+    | dict.fromkeys(("compilations", "recompiles", "allocator retries"), 1.0)
+)
+"""
+Steps of figures that most launches share to the digit, and some do not: two and two launches of which each draws one of
+two steps have no spread and a difference in one comparison of eight. By the spread alone, ten clocks of two steps had a
+clear one in 14 to 71 of 100 comparisons of 2 + 2 launches without a difference.
+"""
 SMALL_OTHERWISE = 1e-9
 NO_MEANING = 1e-12
 """Differences of means below this share of them come from adding up in another order."""
@@ -52,11 +61,10 @@ def resource_changes(base: Sequence[ArmEvidence], candidate: Sequence[ArmEvidenc
     Returns:
         Clear ones first, then by how notable the change is; at most 40, figures that are 0 on both sides left out.
         Each arm needs two launches for an interval, a Welch interval at 95 % with the launch as unit. Clear is what
-        Holm's procedure rejects at 5 %, over all figures and under any dependence. No p is below that of the rarest
-        of all ways to deal the launches to two arms: with three launches an arm (0.10) none is clear, with seven
-        (0.0006) one of 40 figures can be.
+        Holm's procedure rejects at 5 %, over all figures and under any dependence. Of a figure that comes in steps,
+        launches are taken to differ by a step at least (`GRAIN`).
 
-    Calibration: tests/flashprof/stats/test_resources.py, figures that keep to one of two levels in a launch.
+    Calibration: tests/flashprof/stats/test_resources.py, for noise and for clocks of one of two steps.
     """
     absent = _absent((*base, *candidate))
     values = [_values(arm, absent) for arm in (base, candidate)]
@@ -90,7 +98,7 @@ def _values(
 
 def _row(figure: Figure, base: Sequence[float], candidate: Sequence[float]) -> _Row:
     place, name, unit = figure
-    interval, p_value = _welch(base, candidate)
+    interval, p_value = _welch(base, candidate, GRAIN.get(name, 0.0))
     return _Row(
         change=ResourceChange(
             place=place, name=name, unit=unit, base=fmean(base), candidate=fmean(candidate), difference=interval
@@ -99,8 +107,8 @@ def _row(figure: Figure, base: Sequence[float], candidate: Sequence[float]) -> _
     )
 
 
-def _welch(base: Sequence[float], candidate: Sequence[float]) -> tuple[Interval | None, float]:
-    """Interval of candidate − base and two-sided p; none and 1 where an arm has one launch."""
+def _welch(base: Sequence[float], candidate: Sequence[float], grain: float) -> tuple[Interval | None, float]:
+    """Interval of candidate − base and two-sided p; none and 1 where an arm has one launch; *grain*: see `GRAIN`."""
     if min(len(base), len(candidate)) < 2:
         return None, 1.0
     from scipy.special import stdtr
@@ -121,12 +129,12 @@ def _welch(base: Sequence[float], candidate: Sequence[float]) -> tuple[Interval 
         num_samples=len(base) + len(candidate),
         method=f"Welch interval, {len(base)} and {len(candidate)} launches",
     )
-    if difference == 0:
-        return interval, 1.0
-    # A spread of two launches, or none at all, says little: with ten figures that keep to one of two levels a launch,
-    # as clocks do, 71 of 100 comparisons of 2 + 2 launches without a difference had a clear one.
-    rarest = 2 / math.comb(len(base) + len(candidate), len(base))
-    return interval, max(rarest, 2 * float(stdtr(freedom, -abs(difference) / error)) if error else 0.0)
+    least = grain * math.sqrt(1 / len(base) + 1 / len(candidate))
+    if error < least:
+        error, freedom = least, math.inf
+    # What is the same in all launches of an arm, and another in the other one, leaves no room for chance.
+    p_value = 2 * float(stdtr(freedom, -abs(difference) / error)) if error else float(difference == 0)
+    return interval, p_value
 
 
 def _holm(p_values: Sequence[float]) -> frozenset[int]:

@@ -39,11 +39,10 @@ def test_one_launch_an_arm_has_no_interval_and_nothing_clear() -> None:
     assert not any(item.is_clear for item in changes)
 
 
-@pytest.mark.parametrize(("times", "is_clear"), [(1, False), (2, True)])
-def test_several_launches_have_a_welch_interval(times: int, is_clear: bool) -> None:
+def test_several_launches_have_a_welch_interval() -> None:
     from scipy.stats import ttest_ind
 
-    values = [88.0, 90.0, 92.0] * times, [39.0, 40.0, 41.0] * times
+    values = [88.0, 90.0, 92.0], [39.0, 40.0, 41.0]
     expected = ttest_ind(values[1], values[0], equal_var=False).confidence_interval(0.95)
 
     base, candidate = ([launch(usr=value) for value in arm_values] for arm_values in values)
@@ -51,11 +50,11 @@ def test_several_launches_have_a_welch_interval(times: int, is_clear: bool) -> N
 
     assert usr.difference is not None
     assert (expected.low, expected.high) == pytest.approx((usr.difference.low, usr.difference.high))
-    assert is_clear == usr.is_clear
+    assert usr.is_clear
 
 
 def test_counts_that_are_the_same_in_all_launches_of_an_arm_are_clear() -> None:
-    changes = resource_changes([launch()] * 6, [launch(num_recompiles=3)] * 6)
+    changes = resource_changes([launch()] * 2, [launch(num_recompiles=3)] * 2)
 
     recompiles = named(changes, "drafter", "recompiles")
 
@@ -79,17 +78,6 @@ def test_noise_is_clear_in_at_most_one_comparison_of_twenty() -> None:
     num_false = sum(any(item.is_clear for item in resource_changes(noisy(), noisy())) for _ in range(200))
 
     assert num_false <= 18
-
-
-@pytest.mark.parametrize("num_launches", [2, 3])
-def test_so_few_launches_part_by_chance_too_often_to_be_clear(num_launches: int) -> None:
-    changes = resource_changes([launch()] * num_launches, [launch(usr=40, num_recompiles=3)] * num_launches)
-
-    usr = named(changes, "drafter 0/drafter-0", "%usr")
-
-    assert usr.difference is not None
-    assert (-50, -50) == (usr.difference.low, usr.difference.high)
-    assert not any(item.is_clear for item in changes)
 
 
 @pytest.mark.parametrize("jitter_mhz", [0.0, 0.05])
