@@ -191,6 +191,7 @@ def _measure(engine: Engine, request: GateRequest) -> GateResult:
 
 def _copies(texts: Sequence[str]) -> dict[str, Path]:
     """`junit=out.xml`: format → path."""
+    from flashprof.app.gate_publish import refuse_unwritable
     from flashprof.report.gate_files import Format
 
     known = [kind.name.lower().replace("_", "-") for kind in Format]
@@ -207,6 +208,7 @@ def _copies(texts: Sequence[str]) -> dict[str, Path]:
         if name not in known:
             raise UnknownNameError("format", name, known, next_command=WRITE_EXAMPLE)
         found[name] = Path(path)
+    refuse_unwritable(found.values())
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from flashprof.app.gate_publish import write_texts
@@ -25,3 +26,12 @@ def test_one_that_cannot_be_written_keeps_no_other_from_it(tmp_path: Path) -> No
     assert 1 == len(problems)
     assert str(wrong) in problems[0]
     assert "y" == right.read_text()
+
+
+def test_a_pipe_that_came_meanwhile_is_not_replaced_and_keeps_no_other_from_being_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    problems = write_texts([FileText(path=tmp_path / "pipe", text="x"), FileText(path=tmp_path / "b", text="y")])
+
+    assert (f"{tmp_path / 'pipe'} is not written: it is no plain file, and is not replaced",) == problems
+    assert (tmp_path / "pipe").is_fifo()
+    assert "y" == (tmp_path / "b").read_text()

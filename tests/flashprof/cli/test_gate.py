@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -205,6 +206,19 @@ def test_what_cannot_be_written_is_said_and_changes_no_verdict(repo: Path) -> No
     assert "file/gate.json is not written" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["stdout", "fifo", "nowhere"])
+def test_what_is_no_plain_file_is_refused_before_measuring_and_stays(repo: Path, name: str) -> None:
+    os.mkfifo(repo / "fifo")
+    (repo / "stdout").symlink_to("/dev/null")
+    (repo / "nowhere").symlink_to(repo / "absent")
+    before = (repo / name).lstat()
+    error = refused("--base-ref", "main", "--write", f"comment={name}", "--", "trainer")
+
+    assert 2 == error.exit_code
+    assert f"{name}: it is no plain file, and is not replaced" in error.what
+    assert before == (repo / name).lstat()
+
+
 def test_the_plan_is_printed() -> None:
     engine = FakeEngine()
 
@@ -235,6 +249,10 @@ def test_ctrl_c_says_that_the_command_goes_on() -> None:
         (("--base-ref", "main", "--threshold", "memory=3%", "--threshold", "memory=4%"), "two thresholds"),
         (("--base-ref", "main", "--max-regression", "0%"), "--max-regression"),
         (("--base-ref", "main", "--write", "junit"), "does not take"),
+        (("--base-ref", "main", "--write", "report=."), "--write does not write to .: it is a folder"),
+        (("--base-ref", "main", "--write", "comment=.git"), "it is a folder"),
+        (("--base-ref", "main", "--write", "json=/"), "it is a folder"),
+        (("--base-ref", "main", "--write", f"json={'x' * 300}"), "it cannot be used: File name too long"),
         (("--base-ref", "main", "--subject", "flashprof.toml", "--", "x"), "two subjects"),
         (("--base-ref", "main", "--preset", "tiny2", "--", "x"), "our own pipeline"),
         (("--base-ref", "main", "--set", "sampling.stacks=off", "--", "x"), "does nothing"),
