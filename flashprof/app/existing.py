@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from flashprof.app.judging import LaunchRate, MachineJudge, launch_rate
 from flashprof.app.localise import localise, pick_runs
@@ -13,11 +14,13 @@ from flashprof.contracts.cell import Cell, check_allowed, refuse_unlike
 from flashprof.contracts.comparison import DecisionRule, Standing, StudyResult
 from flashprof.contracts.errors import FormatError, UsageError
 from flashprof.contracts.outcome import Outcome
-from flashprof.contracts.results import Window, WindowKind
+from flashprof.contracts.results import Window
 from flashprof.stats.compare import compare_existing
 from flashprof.store.calibration_file import find_calibration
 from flashprof.store.counters_file import FILE_NAME as COUNTERS_FILE
+from flashprof.store.from_json import from_json
 from flashprof.store.run_folder import read_manifest
+from flashprof.store.safe_read import printable, read_document
 
 UNDER_TEST = ("toggles", "source")
 """What two runs may differ in without being told: a switch, or the code itself."""
@@ -90,26 +93,54 @@ def compare_runs(
 
 def _read(path: Path) -> _Run:
     manifest = read_manifest(path)
-    outcome = Outcome(manifest["outcome"])
+    outcome = _outcome(path, manifest.get("outcome"))
     if not outcome.is_measurement:
         # It may have been cut off before its cell and its summary were written.
         fault = f"{str(outcome).capitalize()}. {manifest.get('reason') or ''}".strip()
         return _Run(path=path, cell=Cell({}), rate=None, fault=fault, toggles="")
-    facts = manifest.get("cell_facts")
-    if not facts:
-        raise FormatError(
-            "the run does not say what its cell was",
-            where=str(path / "manifest.json"),
-            allowed="a run that was measured by this FlashProf",
-            next_command="measure it again: flashprof run",
-        )
+    facts = _facts(path, manifest.get("cell_facts"))
+    cell = manifest.get("cell") or {}
+    if not isinstance(cell, dict):
+        raise _wrong_field(path, "cell", cell, "an object")
     rate = launch_rate(recorded_windows(path), MachineJudge(path / COUNTERS_FILE))
     return _Run(
         path=path,
         cell=Cell(facts),
         rate=rate,
         fault=_fault(rate),
-        toggles=str((manifest.get("cell") or {}).get("toggles", "")),
+        toggles=str(cell.get("toggles", "")),
+    )
+
+
+def _outcome(path: Path, value: Any) -> Outcome:
+    if value not in list(Outcome):
+        raise _wrong_field(path, "outcome", value, ", ".join(Outcome))
+    return Outcome(value)
+
+
+def _facts(path: Path, value: Any) -> dict[str, str]:
+    if not value:
+        raise FormatError(
+            "the run does not say what its cell was",
+            where=str(path / "manifest.json"),
+            allowed="a run that was measured by this FlashProf",
+            next_command="measure it again: flashprof run",
+        )
+    if not isinstance(value, dict):
+        raise _wrong_field(path, "cell_facts", value, "an object of texts")
+    for name, text in value.items():
+        if not isinstance(text, str):
+            raise _wrong_field(path, f"cell_facts.{printable(name)}", text, "a text")
+    return value
+
+
+def _wrong_field(path: Path, field: str, value: Any, allowed: str) -> FormatError:
+    return FormatError(
+        f"the run's manifest has a wrong {field}",
+        where=str(path / "manifest.json"),
+        offered=printable(json.dumps(value)),
+        allowed=allowed,
+        next_command="compare without this run, or measure it again: flashprof run",
     )
 
 
@@ -135,14 +166,22 @@ def recorded_windows(path: Path) -> list[Window]:
         FormatError: It has none that can be read.
     """
     try:
-        summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
-        names = [field.name for field in fields(Window)]
-        windows = [{name: window[name] for name in names} for window in summary["windows"]]
-        return [Window(**{**window, "kind": WindowKind(window["kind"])}) for window in windows]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        windows = read_document(path, "summary.json")["windows"]
+        return [_window(window, f"windows[{place}]") for place, window in enumerate(windows)]
+    except (OSError, ValueError, KeyError, TypeError, FormatError) as error:
         raise FormatError(
-            "the run has no summary that can be read", where=str(path / "summary.json"), next_command="flashprof run"
+            "the run has no summary that can be read",
+            where=str(path / "summary.json"),
+            offered=error.what if isinstance(error, FormatError) else printable(str(error)),
+            next_command="flashprof run",
         ) from error
+
+
+def _window(raw: Any, name: str) -> Window:
+    window = from_json(Window, raw, name)
+    if window.num_tokens < 0 or (window.num_tokens and window.start_ns >= window.end_ns):
+        raise ValueError(f"{name} has tokens of no time")
+    return window
 
 
 def _require_a_measurement(side: Sequence[_Run], measured: Sequence[_Run]) -> None:

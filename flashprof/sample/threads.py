@@ -13,6 +13,7 @@ seconds                how long it was seen; less than the window for a thread t
 from __future__ import annotations
 
 import csv
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -64,19 +65,21 @@ def read_threads(path: Path) -> list[ThreadUse]:
     Raises:
         FormatError: Other columns, or a value that is not a number.
     """
-    with path.open(encoding="utf-8", newline="") as file:
+    # A thread's name is whatever its program set: bytes that are no text are shown as such.
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
         reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise FormatError(
-                "not a threads table of this version",
-                where=str(path),
-                offered=",".join(reader.fieldnames or ()),
-                allowed=",".join(COLUMNS),
-            )
         try:
+            if tuple(reader.fieldnames or ()) != COLUMNS:
+                raise FormatError(
+                    "not a threads table of this version",
+                    where=str(path),
+                    offered=",".join(reader.fieldnames or ()),
+                    allowed=",".join(COLUMNS),
+                    next_command="measure again",
+                )
             return [_use(row) for row in reader]
-        except (ValueError, TypeError) as error:
-            raise FormatError(f"a broken row: {error}", where=str(path)) from error
+        except (ValueError, TypeError, csv.Error) as error:
+            raise FormatError(f"a broken row: {error}", where=str(path), next_command="measure again") from error
 
 
 def pool_threads(windows: Iterable[Sequence[ThreadUse]]) -> tuple[ThreadRow, ...]:
@@ -122,6 +125,13 @@ def _use(row: dict[str, str]) -> ThreadUse:
         pid=int(row["pid"]),
         tid=int(row["tid"]),
         thread=row["thread"],
-        seconds=float(row["seconds"]),
-        **{name: float(row[name]) for name in _RATES},
+        seconds=_finite(row["seconds"]),
+        **{name: _finite(row[name]) for name in _RATES},
     )
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number that can be added")
+    return value

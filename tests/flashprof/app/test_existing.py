@@ -253,3 +253,76 @@ def test_a_summary_that_cannot_be_read_is_named(shelf: Shelf, content: str) -> N
         shelf.compare()
 
     assert str(path) == caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_tokens", "many"),
+        ("num_tokens", -4),
+        ("num_tokens", 10**30),
+        ("end_ns", 0),
+        ("start_ns", None),
+        ("kind", "other"),
+        ("label", 3),
+    ],
+)
+def test_a_window_that_cannot_be_is_named(shelf: Shelf, name: str, value: object) -> None:
+    shelf.fill(factor=1.0)
+    path = shelf.runs["candidate"][1] / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["windows"][1][name] = value
+    path.write_text(json.dumps(summary))
+    with pytest.raises(FormatError, match="no summary") as caught:
+        shelf.compare()
+
+    assert str(path) == caught.value.where
+    assert caught.value.offered
+
+
+def test_a_summary_that_is_nested_without_end_is_refused(shelf: Shelf) -> None:
+    shelf.fill(factor=1.0)
+    (shelf.runs["base"][0] / "summary.json").write_text("[" * 5000)
+    with pytest.raises(FormatError, match="no summary"):
+        shelf.compare()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("outcome", "splendid", "a wrong outcome"),
+        ("outcome", None, "a wrong outcome"),
+        ("outcome", ["completed"], "a wrong outcome"),
+        ("cell_facts", 10, "a wrong cell_facts"),
+        ("cell_facts", "text", "a wrong cell_facts"),
+        ("cell_facts", {"machine.host": 5}, "a wrong cell_facts.machine.host"),
+        ("cell_facts", {"machine.host": ["a"]}, "a wrong cell_facts.machine.host"),
+        ("cell", 10, "a wrong cell"),
+    ],
+)
+def test_a_manifest_of_other_types_is_refused_by_file_and_field(
+    shelf: Shelf, field: str, value: object, said: str
+) -> None:
+    shelf.fill(factor=1.0)
+    path = shelf.runs["base"][1] / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(FormatError) as caught:
+        shelf.compare()
+
+    assert caught.value.what.endswith(said)
+    assert str(path) == caught.value.where
+    assert caught.value.offered in json.dumps(value)
+    assert caught.value.next_command
+
+
+def test_a_threads_table_with_bytes_that_are_no_text_is_refused_with_its_path(shelf: Shelf) -> None:
+    shelf.fill(factor=0.94, num_runs=1)
+    for (path,) in shelf.runs.values():
+        cold_launch(PHASES).write(path)
+    threads = shelf.runs["base"][0] / "samples" / "profile-1" / "threads.csv"
+    threads.parent.mkdir(parents=True)
+    threads.write_bytes(b"\xff\xfe")
+    with pytest.raises(FormatError) as caught:
+        shelf.compare()
+
+    assert str(threads) == caught.value.where

@@ -64,7 +64,29 @@ def test_threads_of_one_name_are_not_mixed_and_the_busiest_comes_first() -> None
     assert [row.usr_pct for row in rows] == [90.0, 40.0]
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", ",".join(COLUMNS) + "\ndrafter,x\n"])
+def test_a_name_of_bytes_that_are_no_text_is_shown_as_such(tmp_path: Path) -> None:
+    write_threads(tmp_path, [USE])
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes().replace(b"prefetch, 1", b"pre\xff"))
+
+    assert [dataclasses.replace(USE, thread="pre\ufffd")] == read_threads(path)
+
+
+@pytest.mark.parametrize("old", [b"40.0", b",0,"])
+@pytest.mark.parametrize("new", [b"\xff\xfe", b"nan", b"inf", b"\x00"])
+def test_what_is_no_number_is_refused(tmp_path: Path, old: bytes, new: bytes) -> None:
+    write_threads(tmp_path, [USE])
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes().replace(old, b"," + new + b"," if old == b",0," else new))
+
+    with pytest.raises(FormatError, match="a broken row"):
+        read_threads(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a,b\n1,2\n", "\ufffd\n", "x" * 200_000, ",".join(COLUMNS) + "\ndrafter,x\n"],
+)
 def test_another_format_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / FILE_NAME
     path.write_text(text)
