@@ -10,6 +10,9 @@ from flashprof.contracts.events import Ack, EventLog, Header
 from flashprof.contracts.results import Window, WindowKind
 from flashprof.windows.table import build_windows
 
+MAX_TOK_PER_S = 1e15
+"""What is read as more is no rate: the pattern caught something else."""
+
 
 def launch_windows(
     logs: Sequence[EventLog],
@@ -58,7 +61,8 @@ def _windows_of_readings(observed: Sequence[Ack], readings: Sequence[Reading]) -
         if label in ends:
             end_ns = ends[label].at_ns
             inside = [reading for reading in readings if start.at_ns < reading.at_ns <= end_ns]
-            windows.append(_reading_window(label, start, end_ns, inside))
+            plausible = [reading for reading in inside if reading.tok_per_s <= MAX_TOK_PER_S]
+            windows.append(_reading_window(label, start, end_ns, plausible))
     return tuple(windows)
 
 
@@ -73,4 +77,5 @@ def _reading_window(label: str, start: Ack, end_ns: int, inside: Sequence[Readin
         num_tokens=round(mean_tok_per_s * (end_ns - start.at_ns) / 1e9),
         num_supervised_tokens=0,
         num_padding_tokens=0,
+        told_tok_per_s=mean_tok_per_s,
     )

@@ -14,7 +14,7 @@ from flashprof.app.measure import Schedule, plain_windows, record
 from flashprof.app.progress import Progress
 from flashprof.app.session import Ports
 from flashprof.app.summarise import summarise
-from flashprof.contracts.errors import ToolError, UsageError
+from flashprof.contracts.errors import FlashProfError, ToolError, UsageError
 from flashprof.contracts.experiment import Experiment
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import RunSummary
@@ -65,6 +65,17 @@ def run(experiment: Experiment, ports: Ports, progress: Progress, *, schedule: S
     except KeyboardInterrupt:
         _publish(folder, {**about, "outcome": Outcome.INTERRUPTED, "reason": "stopped by the user while summarising"})
         raise
+    except Exception as error:
+        # What was measured must not wait in a hidden folder for a fault of ours to be mended.
+        why = f"the run cannot be summarised: {type(error).__name__}: {error}"
+        _publish(folder, {**about, "outcome": Outcome.TOOL_FAILED, "reason": why})
+        if isinstance(error, FlashProfError):
+            raise
+        raise ToolError(
+            f"{why}; this is a fault of FlashProf",
+            where=f"{folder.final}, which keeps what was measured",
+            next_command="report it with that folder's events and subject.log",
+        ) from error
     end = {"cell": summary.cell, "outcome": summary.outcome, "reason": summary.reason, "notes": summary.notes}
     _publish(folder, {**about, **end, **manifest_entries(experiment, machine, logs)})
     return summary

@@ -20,6 +20,9 @@ PACKAGE = "pipeline"
 COMMIT_FILE = "COMMIT"
 """At the root of a tree that was exported without git, as `git archive` leaves it to a machine of a cluster."""
 GIT_TIMEOUT_S = 10.0
+SOURCE_SUFFIXES = (b".py", b".sh")
+EMITTER_COPY = b"/emitter/flashprof/"
+"""In each run folder, for the subject's Python to find."""
 
 
 def find_source(subject: SubjectSpec, env: Mapping[str, str], cwd: Path) -> dict[str, Any]:
@@ -57,10 +60,11 @@ def describe_tree(tree: Path, part: str = PACKAGE) -> dict[str, str]:
     if commit is None or not _git(tree, "ls-files", "--", part):
         return _exported(tree)
     changes = _git(tree, "diff", "HEAD", "--", part) or b""
-    others = sorted((_git(tree, "ls-files", "--others", "--exclude-standard", "-z", "--", part) or b"").split(b"\0"))
+    listed = (_git(tree, "ls-files", "--others", "--exclude-standard", "-z", "--", part) or b"").split(b"\0")
+    others = [tree / os.fsdecode(name) for name in sorted(listed) if _is_source(name)]
     found = {"commit": commit.decode().strip()}
-    if changes or any(others):
-        found["dirty"] = _fingerprint(changes, [tree / os.fsdecode(name) for name in others if name])
+    if changes or others:
+        found["dirty"] = _fingerprint(changes, others)
     return found
 
 
@@ -72,11 +76,21 @@ def _exported(tree: Path) -> dict[str, str]:
     return {"commit": commit} if commit else {}
 
 
+def _is_source(name: bytes) -> bool:
+    """
+    Of an untracked file that git does not ignore: whether it may be what runs.
+
+    Logs, caches, weights, and FlashProf's own reports with their copies of the emitter come with every run: with them
+    among the changes, no command would go on with what its first call has measured.
+    """
+    return name.endswith(SOURCE_SUFFIXES) and EMITTER_COPY not in b"/" + name
+
+
 def _fingerprint(changes: bytes, others: list[Path]) -> str:
     digest = hashlib.sha256(changes)
     for path in others:
-        digest.update(path.name.encode())
-        if path.is_file() and path.suffix == ".py":
+        digest.update(os.fsencode(path.name))
+        if path.is_file():
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -37,6 +37,8 @@ class Window:
     """Summed over ranks; padding excluded."""
     num_supervised_tokens: int
     num_padding_tokens: int
+    told_tok_per_s: float = 0.0
+    """Of a subject that prints its throughput: as it says, of which the tokens are a rounded product; else 0."""
 
     @property
     def length_s(self) -> float:
@@ -46,7 +48,14 @@ class Window:
     @property
     def tok_per_s(self) -> float:
         """Tokens a second of wall time; 0 for an empty window."""
+        if self.told_tok_per_s:
+            return self.told_tok_per_s
         return self.num_tokens / self.length_s if self.end_ns > self.start_ns else 0.0
+
+    def row(self) -> dict[str, Any]:
+        """For tables and documents: what was counted, `length_s` and `tok_per_s`."""
+        counted = {name: value for name, value in asdict(self).items() if name != "told_tok_per_s"}
+        return {**counted, "length_s": self.length_s, "tok_per_s": self.tok_per_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

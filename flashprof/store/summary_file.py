@@ -15,9 +15,7 @@ VERSION = 1
 def summary_to_json(summary: RunSummary) -> str:
     """One JSON document; numbers that JSON cannot hold become null."""
     document = {"format": FORMAT, "version": VERSION, **asdict(summary)}
-    windows = [
-        {**asdict(window), "length_s": window.length_s, "tok_per_s": window.tok_per_s} for window in summary.windows
-    ]
+    windows = [window.row() for window in summary.windows]
     lanes = [{**asdict(lane), "covered_share": lane.covered_share} for lane in summary.lanes]
     uses = [{**asdict(use), "mfu": use.mfu} for use in summary.uses]
     return (

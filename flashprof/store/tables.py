@@ -11,9 +11,8 @@ from flashprof.contracts.results import LaneRow, PhaseRow, Window
 
 
 def write_windows(path: Path, windows: Iterable[Window]) -> None:
-    """One row a window: the dataclass's fields, and `length_s`, `tok_per_s`."""
-    rows = [{**asdict(window), "length_s": window.length_s, "tok_per_s": window.tok_per_s} for window in windows]
-    _write(path, rows)
+    """One row a window, as `Window.row`."""
+    _write(path, [window.row() for window in windows])
 
 
 def write_phases(path: Path, rows: Iterable[tuple[str, PhaseRow]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flashprof.app.launch_windows import launch_windows
 from flashprof.app.log_readings import Reading
 from flashprof.contracts.events import Ack, EventLog, Header, Step
@@ -33,6 +35,22 @@ def test_printed_tok_per_s_between_two_boundaries_is_a_window() -> None:
         window.num_tokens,
     )
     assert launch_windows([log(0)], OBSERVED, READINGS) == (window,)
+
+
+@pytest.mark.parametrize("tok_per_s", [1.51, 0.4, 0.03, 5.0, 123_456.7])
+def test_what_is_printed_is_told_as_it_is_and_not_by_whole_tokens(tok_per_s: float) -> None:
+    """By whole tokens of a window of a second, 1.51 and 1.49 would differ by half."""
+    (window,) = launch_windows([], OBSERVED, [Reading(11 * S, tok_per_s), Reading(12 * S, tok_per_s)])
+
+    assert tok_per_s == window.tok_per_s == window.row()["tok_per_s"]
+    assert "told_tok_per_s" not in window.row()
+
+
+@pytest.mark.parametrize("absurd", [1e308, 1.7e308])
+def test_a_rate_that_no_trainer_has_is_no_reading(absurd: float) -> None:
+    (window,) = launch_windows([], OBSERVED, [Reading(11 * S, absurd), Reading(12 * S, 7.0), Reading(13 * S, absurd)])
+
+    assert 7.0 == window.tok_per_s
 
 
 def test_steps_count_where_there_are_any_whoever_set_the_boundaries() -> None:

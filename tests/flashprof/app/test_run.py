@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from fake_world import PLAN, STEP_TOKENS, Script, World, press_ctrl_c
 
 from flashprof.app.run import run
-from flashprof.contracts.errors import ToolError, UsageError
+from flashprof.contracts.errors import FormatError, ToolError, UsageError
+from flashprof.contracts.events import Header, encode_header
 from flashprof.contracts.experiment import Output, SubjectKind
 from flashprof.contracts.outcome import Outcome
 from flashprof.contracts.results import RunSummary, WindowKind
@@ -156,19 +158,50 @@ def test_wrong_input_leaves_nothing_behind(world: World) -> None:
     assert [] == list(world.reports.iterdir())
 
 
-def test_ctrl_c_while_summarising_publishes_what_was_measured(world: World) -> None:
+def when_summarising(world: World, act: Callable[[], None]) -> None:
     stage = world.progress.stage
 
-    def interrupted(text: str, *, total_s: float | None = None) -> None:
+    def acting(text: str, *, total_s: float | None = None) -> None:
         stage(text, total_s=total_s)
         if text == "summarising":
-            press_ctrl_c()
+            act()
 
-    world.progress.stage = interrupted  # type: ignore[method-assign]
+    world.progress.stage = acting  # type: ignore[method-assign]
+
+
+def test_ctrl_c_while_summarising_publishes_what_was_measured(world: World) -> None:
+    when_summarising(world, press_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         measure(world)
 
     assert "interrupted" == read_manifest(world.reports / "run")["outcome"]
+
+
+def test_a_fault_while_summarising_publishes_what_was_measured(world: World) -> None:
+    def fail() -> None:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    when_summarising(world, fail)
+    with pytest.raises(ToolError, match=r"cannot be summarised: OverflowError: .* fault of FlashProf") as caught:
+        measure(world)
+
+    assert ["run"] == [path.name for path in world.reports.iterdir()]
+    assert "tool failed" == read_manifest(world.reports / "run")["outcome"]
+    assert str(world.reports / "run") in (caught.value.where or "")
+
+
+def test_what_cannot_be_read_while_summarising_is_told_as_it_is(world: World) -> None:
+    events = world.reports / ".run.part" / "events"
+
+    def add_another_machine() -> None:
+        header = Header(role="trainer", rank=1, host="elsewhere", pid=1, trains=True, wall_ns=10**15, monotonic_ns=0)
+        (events / "trainer-1.jsonl").write_text(encode_header(header) + "\n")
+
+    when_summarising(world, add_another_machine)
+    with pytest.raises(FormatError, match="two machines"):
+        measure(world)
+
+    assert ["run"] == [path.name for path in world.reports.iterdir()]
 
 
 def test_a_folder_that_vanishes_is_a_tool_error_not_a_traceback(world: World) -> None:

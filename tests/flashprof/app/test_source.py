@@ -74,6 +74,22 @@ def test_staged_and_new_files_are_changes(tree: Path) -> None:
     assert 3 == len({new, rewritten, staged})
 
 
+def test_what_every_run_leaves_behind_is_no_change(tree: Path) -> None:
+    """Else no command would go on with what its first call has measured, where `reports/` is not ignored."""
+    left = ("reports/run-1/report.md", "reports/run-1/emitter/flashprof/emit.py", "wandb/run.log", "Dur\udce9e.txt")
+    for name in left:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text("")
+
+    assert {"commit"} == set(describe_tree(tree, "."))
+
+
+def test_a_new_file_may_have_any_name(tree: Path) -> None:
+    (tree / "pipeline" / "Dur\udce9e.py").write_text("A = 1\n")
+
+    assert 12 == len(describe_tree(tree)["dirty"])
+
+
 def test_an_exported_tree_says_its_commit_in_a_file(tmp_path: Path) -> None:
     before = describe_tree(tmp_path)
     (tmp_path / "COMMIT").write_text("abc123\n")
