@@ -14,20 +14,17 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from flashprof.contracts.comparison import Verdict
 from flashprof.contracts.gate import TOK_PER_S, GateResult
-from flashprof.contracts.history import Acknowledgement, Baseline, HistoryGate, HistoryLaunch, LaunchKind, history_cell
-from flashprof.contracts.outcome import Outcome
+from flashprof.contracts.history import Acknowledgement, Baseline, HistoryGate, HistoryLaunch, history_cell
 from flashprof.contracts.results import Interval, RunSummary, WindowKind
-from flashprof.store.from_json import from_json
 from flashprof.store.history_file import opened
+from flashprof.store.history_rows import LAUNCH_COLUMNS, Rows
 from flashprof.store.json_numbers import finite
 
 FILE = "history.sqlite"
 VARIABLE = "FLASHPROF_HISTORY"
 OFF = "off"
 TITLE_FACTS = ("preset", "command", "topology", "toggles", "device", "machine")
-LAUNCH_COLUMNS = tuple(field.name for field in fields(HistoryLaunch) if field.name not in ("facts", "commit"))
 GATE_COLUMNS = tuple(field.name for field in fields(HistoryGate))
 
 
@@ -43,7 +40,7 @@ class Held:
     baselines: tuple[Baseline, ...]
     """By the time of their naming."""
     said: str = ""
-    """That a broken file was set aside; empty else."""
+    """That a broken file was set aside, or which rows cannot be read; empty else."""
 
 
 def history_path(reports: Path, env: Mapping[str, str]) -> Path | None:
@@ -167,7 +164,9 @@ def record_baseline(history: Path, baseline: Baseline) -> None:
 
 def read_history(history: Path, *, cell: str = "") -> Held:
     """
-    All that the store holds, or all of one cell; a file that is broken is set aside, and said.
+    All that the store holds, or all of one cell.
+
+    A file that is broken is set aside, and said; in one that is whole, rows that cannot be read are left out, and said.
 
     Raises:
         FormatError: The file is of a newer version, or another program's.
@@ -178,21 +177,21 @@ def read_history(history: Path, *, cell: str = "") -> Held:
         def rows(query: str) -> list[sqlite3.Row]:
             return connection.execute(query, (cell,)).fetchall()
 
+        # What is no text would end the whole query, and keep every other row from being read.
+        connection.text_factory = lambda content: content.decode(errors="replace")
         facts = rows("SELECT cell, facts FROM cells WHERE ? IN ('', cell)")
         launches = rows("SELECT * FROM launches WHERE ? IN ('', cell) ORDER BY started, id")
         gates = rows("SELECT * FROM gates WHERE ? IN ('', cell) ORDER BY at")
         accepted = rows("SELECT * FROM acknowledgements WHERE ? IN ('', cell) ORDER BY at")
         named = rows("SELECT * FROM baselines WHERE ? IN ('', cell) ORDER BY at, rowid")
-    cells = {name: json.loads(text) for name, text in facts}
+    read = Rows()
+    cells = read.cells(facts)
     return Held(
-        launches=tuple(_launch(row, cells) for row in launches),
-        gates=tuple(_gate(row) for row in gates),
-        acknowledgements=tuple(Acknowledgement(**{**dict(row), "kind": LaunchKind(row["kind"])}) for row in accepted),
-        baselines=tuple(
-            Baseline(**{**dict(row), "kind": LaunchKind(row["kind"]), "run_ids": tuple(json.loads(row["run_ids"]))})
-            for row in named
-        ),
-        said=said,
+        launches=read.launches(launches, cells),
+        gates=read.gates(gates),
+        acknowledgements=read.acknowledgements(accepted),
+        baselines=read.baselines(named),
+        said="; ".join(filter(None, (said, read.said))),
     )
 
 
@@ -214,26 +213,6 @@ def _insert_launch(connection: sqlite3.Connection, launch: HistoryLaunch) -> int
 def _insert(table: str, columns: Sequence[str], *, verb: str = "INSERT") -> str:
     """Names of our own dataclasses alone: values are bound."""
     return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})"
-
-
-def _launch(row: sqlite3.Row, cells: Mapping[str, Mapping[str, str]]) -> HistoryLaunch:
-    values = {name: row[name] for name in LAUNCH_COLUMNS}
-    return HistoryLaunch(
-        **{
-            **values,
-            "kind": LaunchKind(row["kind"]),
-            "outcome": Outcome(row["outcome"]),
-            "commit": row["commit_id"],
-            "facts": cells.get(row["cell"], {}),
-            "phases_ns_per_token": json.loads(row["phases_ns_per_token"]),
-        }
-    )
-
-
-def _gate(row: sqlite3.Row) -> HistoryGate:
-    change = from_json(Interval, json.loads(row["change"]), "change") if row["change"] else None
-    verdict = str(Verdict(row["verdict"]))
-    return HistoryGate(**{**dict(row), "is_failed": bool(row["is_failed"]), "change": change, "verdict": verdict})
 
 
 def _json(value: Any) -> str:

@@ -25,6 +25,7 @@ from flashprof.store.history import (
     record_run,
     record_runs,
 )
+from flashprof.store.history_rows import MAX_LOG_RATE
 
 RATE = Interval(estimate=4_000.0, low=3_900.0, high=4_102.564, level=0.95, num_samples=5, method="t")
 FACTS = {
@@ -37,6 +38,7 @@ FACTS = {
 }
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+LOG_RATE = st.none() | st.floats(-MAX_LOG_RATE, MAX_LOG_RATE)
 
 
 def kept(path: Path) -> tuple[HistoryLaunch, ...]:
@@ -45,7 +47,7 @@ def kept(path: Path) -> tuple[HistoryLaunch, ...]:
 
 @given(
     text=TEXT,
-    numbers=st.tuples(NUMBER, NUMBER, NUMBER),
+    numbers=st.tuples(LOG_RATE, NUMBER, NUMBER),
     outcome=st.sampled_from(Outcome),
     kind=st.sampled_from(LaunchKind),
     phases=st.dictionaries(TEXT, st.floats(allow_nan=False, allow_infinity=False), max_size=2),
