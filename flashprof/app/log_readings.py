@@ -24,6 +24,9 @@ _WRONG_LOSS = re.compile(r"\b(?:train_)?loss['\"]?\s*[:=]\s*['\"]?[-+]?(?:nan|in
 # Colours: torchtitan prints `\x1b[34mtps: 1,234`, where the m would be part of the word.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
+EXAMPLE = r"--tok-per-s 'tok/s=([\d,.]+)'"
+MAX_SHOWN = 120
+"""Characters of a pattern in a message."""
 FACTORS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 
 
@@ -83,14 +86,20 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     """
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"--tok-per-s is no regular expression: {error}", offered=pattern) from error
+    except (re.error, OverflowError, RecursionError) as error:
+        what = "nested too deep" if isinstance(error, RecursionError) else error
+        raise UsageError(
+            f"--tok-per-s is no regular expression: {what}",
+            offered=pattern[:MAX_SHOWN],
+            allowed="one with a group for the number",
+            next_command=EXAMPLE,
+        ) from error
     if not compiled.groups:
         raise UsageError(
             "--tok-per-s has no group for the number",
             offered=pattern,
             allowed="one group, or one named `value`",
-            next_command=r"--tok-per-s 'tok/s=([\d,.]+)'",
+            next_command=EXAMPLE,
         )
     return compiled
 

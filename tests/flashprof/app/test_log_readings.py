@@ -91,6 +91,15 @@ def test_patterns_that_cannot_work_are_usage_errors(pattern: str) -> None:
     assert pattern == caught.value.offered
 
 
+@pytest.mark.parametrize("pattern", ["a{99999999999}(x)", f"{'(' * 3000}x{')' * 3000}"])
+def test_patterns_that_are_too_large_to_be_read_are_usage_errors(pattern: str) -> None:
+    with pytest.raises(UsageError, match="--tok-per-s is no regular expression") as caught:
+        compile_pattern(pattern)
+
+    assert pattern.startswith(caught.value.offered or "nothing")
+    assert caught.value.next_command
+
+
 def test_only_what_is_new_is_read_and_half_a_line_waits(tmp_path: Path) -> None:
     log = tmp_path / "log"
     readings = LogReadings(log, "")
