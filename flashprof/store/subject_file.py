@@ -46,6 +46,8 @@ def read_subject(path: Path) -> ForeignSubject:
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        # Dotted tables nest deeper than the messages that would show them.
+        repr(raw)
     except OSError as error:
         raise UsageError(
             f"the subject's declaration cannot be read: {error.strerror}",
@@ -53,9 +55,10 @@ def read_subject(path: Path) -> ForeignSubject:
             allowed="a file like flashprof.toml",
             next_command="flashprof run --subject FILE",
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
+        what = "nested too deep" if isinstance(error, RecursionError) else error
         raise FormatError(
-            f"not a TOML file: {error}", where=str(path), allowed="TOML 1.0", next_command="docs/foreign.md"
+            f"not a TOML file: {what}", where=str(path), allowed="TOML 1.0", next_command="docs/foreign.md"
         ) from error
     top = Table(raw, path)
     top.refuse_unknown(("subject", "toggles"))
@@ -86,8 +89,9 @@ def _pattern(declared: Table) -> str:
         raise declared.unknown("adapter", text, ADAPTERS, also="or a regular expression with a group for the number")
     try:
         num_groups = re.compile(text).groups
-    except re.error as error:
-        raise declared.wrong("tok_per_s", f"is no regular expression: {error}", text, "one with one group") from error
+    except (re.error, OverflowError, RecursionError) as error:
+        what = "nested too deep" if isinstance(error, RecursionError) else error
+        raise declared.wrong("tok_per_s", f"is no regular expression: {what}", text, "one with one group") from error
     if not num_groups:
         raise declared.wrong("tok_per_s", "has no group for the number", text, r"as in 'tok/s=([\d,.]+)'")
     return text

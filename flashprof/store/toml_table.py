@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from flashprof.contracts.errors import UnknownNameError, UsageError
+from flashprof.store.safe_read import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Table:
             return default
         if not isinstance(value, str) or not value:
             raise self._wrong_type(key, "a text")
+        self._refuse_nul(key, value)
         return value
 
     def texts(self, key: str, *, required: bool = False) -> tuple[str, ...]:
@@ -73,6 +75,7 @@ class Table:
         is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
         if not is_list or (required and not value):
             raise self._wrong_type(key, 'a list of texts, ["python", "train.py"]')
+        self._refuse_nul(key, *value)
         return tuple(value)
 
     def boolean(self, key: str, *, default: bool) -> bool:
@@ -103,6 +106,7 @@ class Table:
         for name, value in self.table(key, required=False).raw.items():
             if isinstance(value, bool) or not isinstance(value, str | int) or not name or "=" in name:
                 raise self.wrong(f"{key}.{name}", "is no variable", repr(value), "a text or a whole number")
+            self._refuse_nul(f"{key}.{printable(name)}", name, str(value))
             found.append((name, str(value)))
         return tuple(found)
 
@@ -128,6 +132,12 @@ class Table:
 
     def _below(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key
+
+    def _refuse_nul(self, key: str, *texts: str) -> None:
+        """The system ends paths, arguments and variables there, and starts nothing with one within."""
+        for text in texts:
+            if "\0" in text:
+                raise self.wrong(key, "holds a NUL character", repr(text), "text without \\u0000")
 
     def _wrong_type(self, key: str, allowed: str) -> UsageError:
         if key not in self.raw:

@@ -34,6 +34,15 @@ MISTAKES: list[tuple[str, str, str]] = [
     (HEAD + 'needs = ["cudaa"]', "did you mean 'cuda'", "cuda, compiler"),
     (HEAD + "env = {A = true}", "env.A is no variable", "a text or a whole number"),
     (HEAD + 'env = {PYTHONPATH = "x"}', "env.PYTHONPATH is set by FlashProf", "other variables"),
+    (HEAD + "tok_per_s = 'a{99999999999}(x)'", "tok_per_s is no regular expression: the repetition", "one group"),
+    (HEAD + f"tok_per_s = '{'(' * 3000}x{')' * 3000}'", "is no regular expression: nested too deep", "one group"),
+    ('[subject]\ncommand = ["a\\u0000b"]', "command holds a NUL character", "without"),
+    (HEAD + 'cwd = "a\\u0000b"', "cwd holds a NUL character", "without"),
+    (HEAD + 'files = ["a\\u0000b"]', "files holds a NUL character", "without"),
+    (HEAD + 'env = {A = "a\\u0000b"}', "env.A holds a NUL character", "without"),
+    (HEAD + 'env = {"A\\u0000" = "b"}', "holds a NUL character", "without"),
+    (HEAD + '[toggles.flash]\non = {args = ["a\\u0000b"]}', "args holds a NUL character", "without"),
+    (EDIT.replace('"conf.yaml"', '"conf\\u0000.yaml"'), "file holds a NUL character", "without"),
     (HEAD + "[toggles]\nflash = 1", "flash is not a table", "[toggles.flash]"),
     (HEAD + "[toggles.flash]\nhelp = 'x'", "sets nothing", "--flash"),
     (HEAD + "[toggles.all]\non = {args = ['x']}", "cannot be a toggle's name", "not all, none, good, bad"),
@@ -104,6 +113,12 @@ def test_a_mistake_is_named_with_its_place_and_the_way_out(tmp_path: Path, text:
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="not a TOML file"):
         declare(tmp_path, "[subject")
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, f"[subject.command{'.a' * 5000}]"])
+def test_a_file_that_is_nested_without_end_is_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(FormatError, match="not a TOML file: nested too deep"):
+        declare(tmp_path, text)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
