@@ -131,7 +131,7 @@ def _started(folder: Path) -> str:
     walls_ns = []
     with suppress(FileNotFoundError, FormatError):
         for name in names_in(folder, "events"):
-            with suppress(FileNotFoundError, FormatError, ValueError, KeyError, TypeError):
+            with suppress(FileNotFoundError, FormatError, ValueError, KeyError, TypeError, RecursionError):
                 head = read_head(folder, "events", name, num_bytes=HEADER_BYTES)
                 walls_ns.append(int(json.loads(head.partition(b"\n")[0])["wall_ns"]))
     at_s = min(walls_ns) / 1e9 if walls_ns else (folder / "manifest.json").stat().st_mtime

@@ -31,7 +31,8 @@ def write_copy(source: Path, edits: Sequence[Edit], target: Path) -> None:
     text = _written(content, source.suffix)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        # Half a character, which JSON can spell and UTF-8 cannot, is spelt as JSON does it.
+        target.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise ToolError(
             f"the edited copy of {source.name} cannot be written: {error.strerror}", where=str(target)
@@ -68,7 +69,16 @@ def _read(path: Path) -> Any:
             next_command=f"ls -l {path}",
         ) from error
     try:
-        return _parsed(text, path.suffix)
+        content = _parsed(text, path.suffix)
+        # What cannot be written again is refused before anything is started with it.
+        _written(content, path.suffix)
+    except RecursionError as error:
+        raise UsageError(
+            "the config file is nested too deep",
+            where=str(path),
+            allowed="one document of plain values",
+            next_command=f"ls -l {path}",
+        ) from error
     except ValueError as error:
         said = str(error).splitlines()[0]
         raise UsageError(
@@ -76,6 +86,7 @@ def _read(path: Path) -> Any:
             where=str(path),
             allowed="one document of plain values",
         ) from error
+    return content
 
 
 def _parsed(text: str, suffix: str) -> Any:

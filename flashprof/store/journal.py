@@ -82,7 +82,7 @@ class Journal(Generic[Fact]):
             return self.decode(dict(json.loads(line)))
         except FormatError as error:
             raise FormatError(error.what, where=where, allowed=error.allowed, next_command=remedy) from error
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise FormatError("a line of the journal is damaged", where=where, next_command=remedy) from error
 
 
@@ -203,7 +203,7 @@ def read_document(path: Path, kind: FolderKind) -> dict[str, Any]:
     where = path / kind.document
     try:
         document = dict(json.loads(where.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise FormatError(f"{path} is no {kind.noun} folder", where=str(where), next_command="--fresh") from error
     if document.get("format") != kind.format or document.get("version") != kind.version:
         raise FormatError(
@@ -266,7 +266,7 @@ def _put_aside(path: Path) -> None:
 
 def _under_way(path: Path, owner: Path, kind: FolderKind) -> UsageError:
     who = "another FlashProf"
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         document = json.loads(owner.read_text(encoding="utf-8"))
         who = f"process {document['pid']} on {document['host']}"
     return UsageError(

@@ -80,6 +80,8 @@ def state_from_json(text: str, *, where: str) -> CheckpointState:
     """
     try:
         document = json.loads(text)
+    except RecursionError as error:
+        raise FormatError("not a checkpoint's state: nested too deep", where=where) from error
     except ValueError as error:
         raise FormatError(f"not a checkpoint's state: {error}", where=where) from error
     if not isinstance(document, dict):

@@ -59,9 +59,10 @@ def test_a_damaged_summary_is_no_run(tmp_path: Path, content: str) -> None:
         read_run(folder)
 
 
-def test_a_trainer_without_events_began_no_later_than_its_manifest_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("events", ["no JSON\n", "[" * 4000 + "\n"])
+def test_a_trainer_without_events_began_no_later_than_its_manifest_says(tmp_path: Path, events: str) -> None:
     folder = write_run(tmp_path / "run")
-    (folder / "events" / "drafter-0.jsonl").write_text("no JSON\n", encoding="utf-8")
+    (folder / "events" / "drafter-0.jsonl").write_text(events, encoding="utf-8")
 
     assert read_run(folder).started >= "2026-11"
 

@@ -78,6 +78,28 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str, text: st
     assert str(tmp_path / name) == raised.value.where
 
 
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("depth", [5000, 50_000])
+def test_a_file_that_is_nested_too_deep_is_refused_before_anything_starts(
+    tmp_path: Path, name: str, depth: int
+) -> None:
+    inner = "[" * depth + "]" * depth
+    (tmp_path / name).write_text(f"a = {inner}\n" if name == "c.toml" else f'{{"a": {inner}}}')
+    with pytest.raises(UsageError, match="nested too deep") as raised:
+        check_edits(tmp_path, [Edit(file=name, key="a", value=1)], where="here")
+
+    assert str(tmp_path / name) == raised.value.where
+    assert raised.value.next_command
+
+
+def test_half_a_character_stays_what_it_is(tmp_path: Path) -> None:
+    source, target = tmp_path / "c.json", tmp_path / "copy.json"
+    source.write_text('{"a": "\\ud800 \\u00e4 \\\\", "b": 0}')
+    write_copy(source, [Edit(file="c.json", key="b", value=1)], target)
+
+    assert {"a": "\ud800 \u00e4 \\", "b": 1} == json.loads(target.read_text(encoding="utf-8"))
+
+
 def test_checking_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(FILES["c.json"])
     check_edits(tmp_path, [Edit(file="c.json", key="lr", value=1)], where="here")

@@ -80,7 +80,14 @@ def test_a_journal_that_does_not_exist_is_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "what"), [(b"{", "damaged"), (b"\xff", "damaged"), (b"7", "damaged"), (b"{}", "unknown fact")]
+    ("line", "what"),
+    [
+        (b"{", "damaged"),
+        (b"\xff", "damaged"),
+        (b"7", "damaged"),
+        (b"[" * 5000, "damaged"),
+        (b"{}", "unknown fact"),
+    ],
 )
 def test_a_damaged_line_is_named_with_its_number_and_a_remedy(tmp_path: Path, line: bytes, what: str) -> None:
     journal = journal_in(tmp_path)
@@ -150,6 +157,14 @@ def test_a_folder_whose_question_is_lost_is_refused(tmp_path: Path) -> None:
     journal_in(tmp_path).append("one")
     with pytest.raises(FormatError, match="is no riddle folder"):
         begin_(tmp_path)
+
+
+def test_a_folder_whose_question_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    begin_(tmp_path / "riddle")
+    journal_in(tmp_path / "riddle").append("one")
+    (tmp_path / "riddle" / KIND.document).write_text("[" * 5000)
+    with pytest.raises(FormatError, match="is no riddle folder"):
+        begin_(tmp_path / "riddle")
 
 
 def test_a_folder_has_one_owner_and_its_neighbours_have_others(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_field_of_the_wrong_type_is_named(make_state: MakeState, path: tuple[s
     assert ".".join(path) in caught.value.what
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '"state"'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '"state"', "[" * 5000])
 def test_what_is_no_state_is_a_format_error(text: str) -> None:
     with pytest.raises(FormatError, match="not a checkpoint's state"):
         state_from_json(text, where="state.json")
