@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,8 +19,9 @@ from flashprof.cli.measured_runs import MeasuredRun, common_subject, common_togg
 from flashprof.cli.option_types import duration_s
 from flashprof.cli.subjects import PIPELINE, find_subject, subject_option
 from flashprof.contracts.comparison import DecisionRule
-from flashprof.contracts.errors import FlashProfError, SubjectError, ToolError, UsageError
+from flashprof.contracts.errors import SubjectError, UsageError
 from flashprof.contracts.experiment import SubjectKind, SubjectSpec
+from flashprof.contracts.failures import failure_of
 from flashprof.contracts.search_request import HereRequest, HereResult, HereStatus
 
 if TYPE_CHECKING:
@@ -177,19 +177,13 @@ def _undeclared(subject: SubjectSpec, subject_text: str) -> SubjectSpec:
 def _aborting() -> Iterator[None]:
     try:
         yield
-    except FlashProfError as error:
-        error.exit_code = ABORT
+    except (click.exceptions.Exit, click.Abort):
         raise
     except click.ClickException as error:
         error.show()
         raise click.exceptions.Exit(ABORT) from error
-    except OSError as error:
-        failure = ToolError(f"{error.strerror or error}", where=str(error.filename or "while measuring"))
-        failure.exit_code = ABORT
-        raise failure from error
-    except (click.exceptions.Exit, click.Abort):
-        raise
     except Exception as error:
         # Python's own status for a bug is 1: git would blame the commit for ours.
-        traceback.print_exc()
-        raise click.exceptions.Exit(ABORT) from error
+        failure = failure_of(error)
+        failure.exit_code = ABORT
+        raise failure from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,8 @@ from typing import Any, NoReturn
 import click
 
 from flashprof import __version__
-from flashprof.contracts.errors import FlashProfError
+from flashprof.contracts.failures import failure_of
+from flashprof.contracts.streams import make_streams_last
 
 COMMANDS = MappingProxyType(
     {
@@ -36,16 +36,11 @@ class LazyGroup(click.Group):
     """A group that knows its commands' names and summaries without importing them."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """
-        Run the command; `flashprof run | head` is no failure when `head` has had enough.
-
-        Click would end with status 1 then, which is a regression here.
-        """
+        """Run the command; of these Click would make status 1, which is a regression, and an interruption."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            _drop_output()
-            return 0
+        except (BrokenPipeError, EOFError) as error:
+            raise failure_of(error) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of a first use."""
@@ -92,36 +87,30 @@ def flashprof() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """
-    Entry point: every expected error is rendered here and nowhere else.
+    Entry point: every error is rendered here and nowhere else, and none ends with the status of a verdict.
 
     Args:
         args: The command line without the program's name; None for the process's own.
     """
+    make_streams_last()
     for number in (signal.SIGTERM, signal.SIGHUP):
         # Under nohup SIGHUP is ignored, and must stay so.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     try:
         status = flashprof(args=args, prog_name="flashprof", standalone_mode=False)
+        sys.stdout.flush()
         sys.exit(status if isinstance(status, int) else 0)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except FlashProfError as error:
-        click.echo("\n".join(error.lines()), err=True)
-        sys.exit(error.exit_code)
-    except OSError as error:
-        click.echo(f"error: {error.strerror or error}: {error.filename or 'while writing the output'}", err=True)
-        _drop_output()
-        sys.exit(FlashProfError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED)
-
-
-def _drop_output() -> None:
-    """Python flushes what is left while closing, and would complain again with a status of its own."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:  # noqa: BLE001, Python's own status for it is that of a regression
+        failure = failure_of(error)
+        click.echo(str(failure), err=True)
+        sys.exit(failure.exit_code)
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -68,9 +68,8 @@ class LineProgress:
         """Nothing: a line a poll would drown the log."""
 
     def note(self, text: str) -> None:
-        """One line; a reader of the progress who has gone is no reason to stop measuring."""
-        with suppress(BrokenPipeError):
-            click.echo(f"[{time.monotonic() - self._start_s:5.1f} s] {text}", err=True)
+        """One line."""
+        click.echo(f"[{time.monotonic() - self._start_s:5.1f} s] {text}", err=True)
 
 
 class BarProgress:

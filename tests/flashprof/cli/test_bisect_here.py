@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,12 +99,19 @@ def status(engine: FakeEngine, *args: str) -> int:
         (ToolError("the disk is full"), 128),
         (UsageError("the cells differ"), 128),
         (OSError(28, "No space left on device", "x"), 128),
+        (BrokenPipeError(32, "Broken pipe"), 128),
         (ZeroDivisionError("our bug"), 128),
     ],
 )
 def test_each_end_has_the_status_that_git_understands(
-    ends: tuple[str, ...], answer: HereStatus | BaseException, expected: int
+    ends: tuple[str, ...],
+    answer: HereStatus | BaseException,
+    expected: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
     assert expected == status(FakeEngine(answer=answer), *ends)
 
 
@@ -213,3 +224,11 @@ def test_the_whole_program_aborts_with_a_message(args: tuple[str, ...], capsys: 
     assert 128 == left.value.code
     assert "--oops" in said or "neither side is a run" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("redirection", ["2> /dev/full", "2>&-", ">&- 2>&-"])
+def test_messages_that_cannot_be_written_blame_no_commit(redirection: str) -> None:
+    command = ["sh", "-c", f'"$0" -m flashprof.cli bisect here --good x --bad y {redirection}', sys.executable]
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    assert 128 == subprocess.run(command, env=env, capture_output=True, check=False, timeout=60).returncode
