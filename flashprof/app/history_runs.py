@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -111,13 +111,23 @@ def read_run(folder: Path, *, env: Mapping[str, str] | None = None) -> HistoryLa
         summary = from_json(RunSummary, raw, "summary.json")
     except (FileNotFoundError, TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"its summary cannot be read: {error}", next_command="measure again") from error
-    return launch_of(
+    launch = launch_of(
         summary,
         {str(name): str(text) for name, text in facts.items()},
         started=_started(folder),
         folder=str(folder.absolute()),
         branch="" if env is None else _branch(manifest, env),
     )
+    _check_texts(launch)
+    return launch
+
+
+def _check_texts(launch: HistoryLaunch) -> None:
+    """A name on a disk may be made of any bytes; the store holds UTF-8, and one such run would keep all others out."""
+    for field in fields(launch):
+        text = str(getattr(launch, field.name))
+        if text.encode(errors="ignore").decode() != text:
+            raise FormatError(f"its {field.name} is no UTF-8 text", next_command="rename it, and add it again")
 
 
 def _runs_of(folder: Path) -> Sequence[Path]:

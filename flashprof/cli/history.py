@@ -27,6 +27,7 @@ Exit status: 0, 2 for wrong input, 4 where the store cannot be used.
 """
 WHO = ("GITHUB_ACTOR", "GITLAB_USER_LOGIN", "USER", "LOGNAME")
 SINCE = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?)?", flags=re.ASCII)
+"""Of what `fromisoformat` takes, that which is compared with the store's times letter by letter."""
 
 
 @click.group("history", epilog=EPILOG, invoke_without_command=True)
@@ -105,6 +106,7 @@ def accept(*, run: str, why: str, who: str, reports: Path) -> int:
 
     if not why.strip():
         raise UsageError("--why says nothing", offered=repr(why), allowed="the reason, for those who come later")
+    _check_text("--why", why)
     change, series = history.accept(_path(reports), run, why=why, who=_who(who), at=_now())
     click.echo(f"accepted  {sentences.pct(change.effect)} since {change.run_id}")
     click.echo(f"now       {sentences.headline(series)}: {sentences.standing(series)}")
@@ -154,7 +156,7 @@ def _refuse_options(ctx: click.Context) -> None:
 
 
 def _check_since(since: str) -> None:
-    if since and not SINCE.fullmatch(since):
+    if since and not _is_time(since):
         raise UsageError(
             f"--since does not take {since!r}",
             offered=since,
@@ -163,8 +165,26 @@ def _check_since(since: str) -> None:
         )
 
 
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return SINCE.fullmatch(text) is not None
+
+
 def _who(given: str) -> str:
-    return given or next((os.environ[name] for name in WHO if os.environ.get(name)), "somebody")
+    who = given or next((os.environ[name] for name in WHO if os.environ.get(name)), "somebody")
+    _check_text("--who", who)
+    return who
+
+
+def _check_text(option: str, text: str) -> None:
+    """An argument may be made of any bytes, and the store holds text."""
+    if text.encode(errors="ignore").decode() != text:
+        raise UsageError(
+            f"{option} is no UTF-8 text", offered=repr(text), allowed="UTF-8", next_command="flashprof history --help"
+        )
 
 
 def _now() -> str:

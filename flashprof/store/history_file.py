@@ -12,6 +12,7 @@ Schema history
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -76,19 +77,26 @@ def opened(
 
     Args:
         path: Of the file.
-        is_checked: Look at every page first, 2 ms a MiB: a reader's job, since a writer may be in a hurry.
+        is_checked: Look at every page first, 2 ms a MiB: a reader's job, since a writer may be in a hurry. A file
+            that nobody may write to is only read then.
         is_shared: Other machines may have it open, too; None to look at its file system.
 
     Yields:
-        The connection, and where a broken file was set aside a sentence that says so, empty else.
+        The connection, and where a broken file was set aside, or what was written last cannot be seen, a sentence
+        that says so; empty else.
 
     Raises:
         FormatError: It is of a newer version, or another program's.
         ToolError: It cannot be written, or another process does not let go of it.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         place = _Place(path, is_shared=on_network(path) if is_shared is None else is_shared, is_checked=is_checked)
+        if is_checked and _is_read_only(path):
+            connection, said = _seen(place)
+            with contextlib.closing(connection):
+                yield connection, said
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path) if place.is_shared else contextlib.nullcontext():
             connection, said = _sound(place)
             with contextlib.closing(connection):
@@ -96,6 +104,8 @@ def opened(
                 connection.execute("COMMIT")
     except sqlite3.Error as error:
         raise _failed(path, str(error)) from error
+    except UnicodeEncodeError as error:
+        raise _failed(path, "a text to be kept is not UTF-8") from error
     except OSError as error:
         raise _failed(path, error.strerror or str(error)) from error
 
@@ -154,9 +164,7 @@ def _sound(place: _Place) -> tuple[sqlite3.Connection, str]:
 
 def _begun(place: _Place) -> sqlite3.Connection:
     # With a lock file around it SQLite's own locks are not needed, and some networks have none.
-    address = f"file:{quote(str(place.path.absolute()))}{'?vfs=unix-none' if place.is_shared else ''}"
-    connection = sqlite3.connect(address, uri=True, timeout=WAIT_S, isolation_level=None)
-    connection.row_factory = sqlite3.Row
+    connection = _connected(place.path, "vfs=unix-none" if place.is_shared else "")
     try:
         if place.is_shared:
             # One that a local FlashProf left has a write-ahead log, which is read without shared memory only so.
@@ -170,6 +178,42 @@ def _begun(place: _Place) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
+    return connection
+
+
+def _is_read_only(path: Path) -> bool:
+    """Whether there is a file, and it or its folder, where a writer makes others beside it, may only be read."""
+    return path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+
+
+def _seen(place: _Place) -> tuple[sqlite3.Connection, str]:
+    """A connection that only reads, as of a mounted archive or of somebody else's reports."""
+    if not place.is_shared:
+        # Fails where the file has a write-ahead log: its shared memory is a file beside it, which cannot be made here.
+        with contextlib.suppress(sqlite3.OperationalError):
+            return _read_only(place, "mode=ro"), ""
+    log = place.path.with_name(f"{place.path.name}-wal")
+    is_behind = log.exists() and log.stat().st_size > 0
+    behind = f"the history can only be read here, and what was written last, {log.name}, is not seen"
+    return _read_only(place, "mode=ro&immutable=1"), behind if is_behind else ""
+
+
+def _read_only(place: _Place, options: str) -> sqlite3.Connection:
+    connection = _connected(place.path, options)
+    try:
+        connection.execute("BEGIN")
+        _check(connection, place)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connected(path: Path, options: str) -> sqlite3.Connection:
+    # The bytes of a name need not be text.
+    address = f"file:{quote(os.fsencode(path.absolute()))}?{options}"
+    connection = sqlite3.connect(address, uri=True, timeout=WAIT_S, isolation_level=None)
+    connection.row_factory = sqlite3.Row
     return connection
 
 

@@ -44,6 +44,18 @@ def test_a_folder_of_reports_is_added_run_by_run_and_what_is_none_is_named(tmp_p
     assert {"one", "two"} == {launch.run_id for launch in kept(tmp_path)}
 
 
+def test_a_run_in_a_folder_of_any_bytes_is_left_out_and_keeps_no_other_out(tmp_path: Path) -> None:
+    odd = tmp_path / "t\udcff"
+    for name in ("one", "two", "three"):
+        write_run(tmp_path / name)
+    (tmp_path / "three").rename(odd)
+    added = add_runs(tmp_path / FILE, [tmp_path])
+
+    assert 2 == added.num_new
+    assert (f"{odd}: its folder is no UTF-8 text",) == added.left_out
+    assert "its folder is no UTF-8 text" in remember(odd, {})
+
+
 def test_what_holds_no_run_at_all_is_wrong_input_and_makes_no_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="none of these is a run"):
         add_runs(tmp_path / FILE, [tmp_path / "absent", tmp_path])

@@ -98,6 +98,13 @@ def test_the_environment_says_where_the_store_is(reports: Path, monkeypatch: pyt
     assert "no history is kept" in refused("--reports", reports).what
 
 
+@pytest.mark.parametrize("since", ["2026-11-05", "2026-11-05T06:00", "2026-11-05T06:00:30"])
+def test_a_day_or_a_time_is_shown_from_then_on(reports: Path, since: str) -> None:
+    document = json.loads(history("--reports", reports, "--json", "--since", since).output)
+
+    assert all(launch["started"] >= since for launch in document["series"][0]["launches"])
+
+
 def test_a_broken_store_is_set_aside_and_said(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"nonsense" * 999)
     result = history("--reports", tmp_path)
@@ -111,10 +118,19 @@ def test_a_broken_store_is_set_aside_and_said(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("--since", "yesterday"), "--since does not take 'yesterday'"),
+        (("--since", "2026-13-45"), "--since does not take '2026-13-45'"),
+        (("--since", "2026-02-30T10:00"), "--since does not take"),
+        (("--since", "2026-11-30T25:00"), "--since does not take"),
+        (("--since", "2026-W01-1"), "--since does not take"),
+        (("--since", "20261130"), "--since does not take"),
         (("--cell", "nothing"), "unknown cell 'nothing'"),
         (("accept", "run-999", "--why", "x"), "unknown run 'run-999'"),
         (("accept", "run-001", "--why", "x"), "no change at or before run-001"),
         (("accept", "run-025", "--why", " "), "--why says nothing"),
+        (("accept", "run-025", "--why", "\udcff"), "--why is no UTF-8 text"),
+        (("accept", "run-025", "--why", "x", "--who", "\udcff"), "--who is no UTF-8 text"),
+        (("baseline", "main", "--who", "ann \udcff"), "--who is no UTF-8 text"),
+        (("baseline", "\udcff"), "no name of a baseline"),
         (("baseline", "a b"), "no name of a baseline"),
         (("add", "absent"), "none of these is a run"),
     ],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -108,6 +110,15 @@ def put(path: Path, name: str, *, is_shared: bool | None = None) -> str:
     return said
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_the_bytes_of_a_path_need_be_no_text_and_no_part_of_an_address(tmp_path: Path, *, is_shared: bool) -> None:
+    path = tmp_path / "o\udcff?#%41" / "history.sqlite"
+    put(path, "kept", is_shared=is_shared)
+
+    assert path.is_file()
+    assert {"kept"} == names(path, is_shared=is_shared)
+
+
 def test_a_block_that_fails_is_undone(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "history.sqlite"
     put(path, "before")
@@ -185,6 +196,61 @@ def test_the_database_of_another_program_is_never_written_to(tmp_path: Path) -> 
         put(path, "lost")
 
     assert before == path.read_bytes()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Path]:
+    """A folder that a file system lets nobody write to; what was in `full` is in it."""
+    full, archive = tmp_path / "full", tmp_path / "archive"
+    full.mkdir()
+    archive.mkdir()
+    put(full / "history.sqlite", "kept")
+    (full / "broken.sqlite").write_bytes(b"no database, but long enough to be one" * 100)
+    put(full / "unmerged.sqlite", "merged")
+    with closing(sqlite3.connect(full / "unmerged.sqlite")) as connection:
+        connection.execute("INSERT INTO cells VALUES ('in the log', '{}')")
+        connection.commit()
+        for part in ("", "-wal"):
+            shutil.copy(full / f"unmerged.sqlite{part}", full / f"behind.sqlite{part}")
+    steps = (["--bind", str(full), str(archive)], ["-o", "remount,bind,ro", str(archive)])
+    if os.geteuid() != 0 or any(subprocess.run(["mount", *step], check=False).returncode for step in steps):
+        pytest.skip("only root can mount a folder read-only, and not everywhere")
+    yield archive
+    subprocess.run(["umount", "--lazy", str(archive)], check=True)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_file_that_nobody_may_write_to_is_read_all_the_same(archive: Path, *, is_shared: bool) -> None:
+    assert {"kept"} == names(archive / "history.sqlite", is_shared=is_shared)
+    with pytest.raises(ToolError):
+        put(archive / "history.sqlite", "lost")
+
+
+def test_what_is_only_in_the_log_of_a_file_that_nobody_may_write_to_is_said(archive: Path) -> None:
+    with opened(archive / "behind.sqlite", is_checked=True) as (connection, said):
+        found = [row[0] for row in connection.execute("SELECT cell FROM cells")]
+
+    assert ["merged"] == found
+    assert "what was written last, behind.sqlite-wal, is not seen" in said
+
+
+def test_a_broken_file_that_nobody_may_write_to_is_said_and_stays(archive: Path) -> None:
+    with (
+        pytest.raises(ToolError, match="the history cannot be used"),
+        opened(archive / "broken.sqlite", is_checked=True),
+    ):
+        pass
+
+    assert (archive / "broken.sqlite").exists()
+
+
+def test_a_text_that_is_not_utf_8_is_an_error_and_keeps_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    put(path, "kept")
+    with pytest.raises(ToolError, match="not UTF-8"):
+        put(path, "\udcff")
+
+    assert {"kept"} == names(path, is_shared=False)
 
 
 def test_a_folder_that_cannot_be_used_is_an_error_with_a_remedy(tmp_path: Path) -> None:
