@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from contextlib import suppress
+
+from flashprof.contracts.streams import lead_nowhere
 
 
 def say(*lines: str) -> None:
     """
     Print at once: a log that is read while it grows must not lag.
 
-    A reader that has gone (`train | head`) is no reason to stop training: what is said from then on goes nowhere.
+    A reader that has gone (`train | head`) or a full disk is no reason to stop training: what is said from then on
+    goes nowhere.
     """
     try:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The descriptor, not the file object: Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        lead_nowhere(sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return
+        with suppress(OSError):
+            sys.stderr.write(f"standard output: {error.strerror}: what else is said goes nowhere\n")
+            sys.stderr.flush()

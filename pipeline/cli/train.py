@@ -15,6 +15,7 @@ from pipeline.cli.places import require_writable
 from pipeline.faults import find_fault, planted_toggles
 from pipeline.forkserver import end_fork_server, fork_server
 from pipeline.hosts import find_host
+from pipeline.log_output import say
 from pipeline.signals import stop_signals
 from pipeline.toggles import REGISTRY, honoured, not_applied
 from pipeline.topology import Topology, parse_topology
@@ -35,7 +36,7 @@ def train(context: click.Context, **given: Any) -> None:
     beginning = find_beginning(context, given)
     if beginning.is_finished:
         # As a restart by torchrun or a scheduler meets it: no error, and no target is loaded for it.
-        click.echo(f"finished before: {beginning.resume_from} has all {beginning.num_steps:,} steps; more: --steps")
+        say(f"finished before: {beginning.resume_from} has all {beginning.num_steps:,} steps; more: --steps")
         return
     if find_host(os.environ).rank == 0:
         # Other hosts write nothing.
@@ -91,11 +92,11 @@ def _configure(given: dict[str, Any], beginning: Beginning, topology: Topology, 
 def _announce(config: TrainConfig) -> None:
     toggles_text = format_toggles(config.toggles, REGISTRY)
     hosts = f" host={config.host.rank + 1}/{config.host.num_hosts}" if config.host.num_hosts > 1 else ""
-    click.echo(
+    say(
         f"preset={config.preset.name} topology={config.topology}{hosts} device={config.device} "
         f"threads={config.num_threads} seed={config.seed} toggles={toggles_text}"
     )
     for name, reason in config.refused.items():
-        click.echo(f"toggle {name} is not applied: {reason}")
+        say(f"toggle {name} is not applied: {reason}")
     if config.resume_from is not None:
-        click.echo(f"resuming after step {config.start_step:,} from {config.resume_from}")
+        say(f"resuming after step {config.start_step:,} from {config.resume_from}")
