@@ -11,7 +11,7 @@ import click
 
 from flashprof.contracts.errors import ToolError, UsageError
 from pipeline.cli.machine import choose_device, default_cache
-from pipeline.cli.places import require_writable
+from pipeline.cli.places import NamedPath, require_plain_file, require_writable
 from pipeline.signals import stop_signals
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ NUM_LOG_LINES = 10
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=NamedPath(path_type=Path))
 @click.option("--num-prompts", default=32, show_default=True, type=click.IntRange(min=0, max=2**20))
 @click.option("--max-new-tokens", default=128, show_default=True, type=click.IntRange(min=1, max=2**17))
 @click.option(
@@ -37,8 +37,8 @@ NUM_LOG_LINES = 10
     type=click.Choice(["float32", "bfloat16"]),
     help="In bfloat16, verifying a block flips near-ties.",
 )
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all of it here.")
-@click.option("--cache", type=click.Path(path_type=Path, file_okay=False), help="Where data sets are kept.")
+@click.option("--json", "json_file", type=NamedPath(path_type=Path, dir_okay=False), help="Write all of it here.")
+@click.option("--cache", type=NamedPath(path_type=Path, file_okay=False), help="Where data sets are kept.")
 def evaluate(**given: Any) -> None:
     """
     Evaluate CHECKPOINT, or the newest in that folder, on text that it was not trained on.
@@ -51,6 +51,7 @@ def evaluate(**given: Any) -> None:
             "there is nothing to evaluate", offered="--num-prompts 0 --num-batches 0", allowed="one above 0"
         )
     require_writable(given["json_file"], "--json")
+    require_plain_file(given["json_file"], "--json")
     # While this loads, Ctrl-C ends it at once: an exception in torch's import can become an abort.
     with stop_signals():
         opened, effort = _open(given)

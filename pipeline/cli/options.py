@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from flashprof.contracts.toggles import EXAMPLE
+from pipeline.cli.places import NamedPath
 from pipeline.presets import BUCKETED, FILLED
 
 Command = Callable[..., Any]
-FOLDER = click.Path(path_type=Path, file_okay=False)
+FOLDER = NamedPath(path_type=Path, file_okay=False)
 EXISTING = click.Path(path_type=Path, exists=True)
 EXISTING_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 MOST_STEPS = 10**12
@@ -101,7 +102,11 @@ def saving_options(command: Command) -> Command:
         click.option("--checkpoints", type=FOLDER, help="Save here, also on SIGINT and SIGTERM."),
         click.option("--save-every", default=200, show_default=True, type=click.IntRange(min=1), help="Steps between."),
         click.option("--keep", default=3, show_default=True, type=click.IntRange(min=1), help="Newest to keep."),
-        click.option("--resume", help="Checkpoint, folder of them, or `auto`: the newest in --checkpoints, if any."),
+        click.option(
+            "--resume",
+            type=NamedPath(),
+            help="Checkpoint, folder of them, or `auto`: the newest in --checkpoints, if any.",
+        ),
         click.option("--warm-start", type=EXISTING_FOLDER, help="Drafter in z-lab's layout to begin with."),
         click.option("--tensorboard", type=FOLDER, help="Write TensorBoard events here (extra: tensorboard)."),
     )

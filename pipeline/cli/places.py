@@ -1,11 +1,25 @@
-"""Where a command is going to write, looked at before hours of work go into what it writes."""
+"""Paths of the command line, looked at before hours of work go into what is written there."""
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+from typing import Any
+
+import click
 
 from flashprof.contracts.errors import UsageError
+
+
+class NamedPath(click.Path):
+    """A path with a name: of an empty variable of a script, `Path` would make the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path that *value* spells."""
+        if not os.fspath(value):
+            self.fail("an empty string is no path.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def require_writable(path: Path | None, option: str) -> None:
@@ -34,3 +48,22 @@ def require_writable(path: Path | None, option: str) -> None:
         allowed="a place in a folder that can be written to",
         next_command=f"ls -ld {place}, or another {option}",
     )
+
+
+def require_plain_file(path: Path | None, option: str) -> None:
+    """
+    Make sure that what a file at *path* replaces, if anything, is a plain file: neither a device nor a link.
+
+    Args:
+        path: Of the file, there or not; None: the option was not given.
+        option: That it came with, for the message.
+
+    Raises:
+        UsageError: Something else is there, such as `/dev/stdout`.
+    """
+    if path is not None and os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        raise UsageError(
+            f"{option}: {path} is no plain file, and is not replaced",
+            where=str(path),
+            allowed="the name of a file, there or not",
+        )

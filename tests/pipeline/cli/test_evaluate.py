@@ -152,12 +152,16 @@ def test_bfloat16_is_evaluated_where_it_is_asked_for(checkpoint: Path, cache: Pa
         ([".", "--num-prompts", "-1"], "--num-prompts"),
         ([".", "--max-new-tokens", "0"], "--max-new-tokens"),
         ([".", "--json", "/"], "--json"),
+        ([".", "--json", "link"], "--json: link is no plain file, and is not replaced"),
+        ([".", "--json", ""], "an empty string is no path"),
+        ([""], "an empty string is no path"),
     ],
 )
 def test_wrong_input_is_a_usage_error(
     arguments: list[str], hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("/proc/self/fd/1")
     status = run(monkeypatch, *arguments)
     said = capsys.readouterr().err
 

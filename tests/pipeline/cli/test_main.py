@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
 from flashprof.contracts.toggles import toggles_from_json
+from pipeline.cli.listing import presets
 from pipeline.cli.main import main
 from pipeline.toggles import REGISTRY
 
@@ -52,6 +55,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["--log-every", "0"], "--log-every"),
         (["--cache", __file__], "--cache"),
         (["--step", "5"], "--steps"),
+        *(([option, ""], "an empty string is no path") for option in ("--checkpoints", "--resume", "--tensorboard")),
         (["surplus"], "surplus"),
     ],
 )
@@ -72,6 +76,36 @@ def test_an_unknown_command_is_a_usage_error(
 ) -> None:
     assert 2 == run(monkeypatch, *arguments)
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [
+        ("> /dev/full", 4, "error: No space left on device: while writing the output\n"),
+        (">&-", 0, ""),
+        ("2> /dev/full >&-", 0, ""),
+        ("| :", 0, ""),
+    ],
+)
+def test_streams_that_take_nothing_end_in_no_traceback(redirection: str, status: int, said: str) -> None:
+    command = f'("$0" -m pipeline toggles; echo $? >&3) 3>&2 {redirection}'
+    done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False)
+
+    assert sorted([*said.splitlines(), str(status)]) == sorted(done.stderr.splitlines())
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("by nought"), BrokenPipeError(32, "Broken pipe"), EOFError("end")])
+def test_what_nobody_has_foreseen_is_a_failure_with_a_message(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(presets, "callback", fail)
+
+    assert 4 == run(monkeypatch, "presets")
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_presets_and_toggles_are_listed_for_people(
