@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from flashprof.contracts.errors import FlashProfError, ToolError, UnknownNameError, UsageError
+from flashprof.launch.git_errors import foreign_repository, no_commit, shallow_clone
 
 TIMEOUT_S = 600.0
 """A checkout of a large tree on a slow network disk takes minutes."""
@@ -119,7 +120,7 @@ def resolve_range(repo: Path, text: str) -> Range:
     commits = _read_commits(top, good, bad)
     shallow = _shallow_ids(top)
     if any(commit.id in shallow for commit in commits):
-        raise _shallow_error(top, text)
+        raise shallow_clone(top, text)
     return Range(repo=top, good=good, bad=bad, commits=commits)
 
 
@@ -128,9 +129,11 @@ def find_top(folder: Path) -> Path:
     Top of the working tree that a folder lies in.
 
     Raises:
-        UsageError: It lies in none.
+        UsageError: It lies in none, or in somebody else's, in which git does nothing before it is told to.
     """
     done = call_git(folder, "rev-parse", "--show-toplevel")
+    if b"dubious ownership" in done.stderr:
+        raise foreign_repository(folder, done.stderr)
     if done.returncode:
         raise UsageError(
             "not a git repository with a working tree",
@@ -228,14 +231,16 @@ def resolve_commit(top: Path, name: str) -> str:
 
     Raises:
         UnknownNameError: No such revision; offers branches and tags.
-        UsageError: A shallow clone, which may not reach so far back.
+        UsageError: A shallow clone, which may not reach so far back, or a repository without a commit.
     """
     # With its ending, a name that begins with a dash is no option of git's.
     done = call_git(top, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if done.returncode == 0:
         return done.stdout.decode().strip()
     if _shallow_ids(top):
-        raise _shallow_error(top, name)
+        raise shallow_clone(top, name)
+    if not ask_git(top, "rev-list", "--all", "--max-count=1"):
+        raise no_commit(top, name)
     told = ask_git(top, "for-each-ref", "--sort=-creatordate", "--format=%(refname:short)")
     refs = told.decode(errors="replace").split()
     near = get_close_matches(name, refs, n=NUM_NAMED)
@@ -270,7 +275,7 @@ def _check_ancestor(top: Path, text: str, good: str, bad: str) -> None:
 
 def _unrelated(top: Path, text: str, good: str, bad: str) -> FlashProfError:
     if _shallow_ids(top):
-        return _shallow_error(top, text)
+        return shallow_clone(top, text)
     base = call_git(top, "merge-base", good, bad).stdout.decode().strip()
     shared = f"they part at {base[:12]}" if base else "they share no commit"
     _, right = _split(text)
@@ -292,7 +297,7 @@ def fork_point(top: Path, base: str, head: str) -> str:
     """
     done = call_git(top, "merge-base", base, head)
     if done.returncode and _shallow_ids(top):
-        raise _shallow_error(top, f"where {head[:12]} left {base[:12]}")
+        raise shallow_clone(top, f"where {head[:12]} left {base[:12]}")
     fork = done.stdout.decode().strip()
     return fork if done.returncode == 0 and fork != head else base
 
@@ -308,16 +313,6 @@ def _shallow_ids(top: Path) -> frozenset[str]:
         return frozenset((top / path).read_text(encoding="ascii").split())
     except FileNotFoundError:
         return frozenset()
-
-
-def _shallow_error(top: Path, text: str) -> UsageError:
-    return UsageError(
-        "this clone is shallow and does not reach so far back",
-        where=str(top),
-        offered=text,
-        allowed="a clone that holds every commit of the range; in CI fetch-depth: 0",
-        next_command=f"git -C {top} fetch --unshallow",
-    )
 
 
 def refuse_submodules(top: Path, commits: Iterable[str]) -> None:

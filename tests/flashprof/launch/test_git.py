@@ -130,6 +130,30 @@ def test_a_revision_that_is_not_there_is_answered_with_the_nearest(repo: Path) -
     assert {"HEAD", "main", "v1", "feature/queue-depth"} == set(caught.value.known)
 
 
+@pytest.mark.parametrize("text", ["HEAD..main", "v1.."])
+def test_a_repository_without_a_commit_has_no_revision_to_offer(tmp_path: Path, text: str) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    with pytest.raises(UsageError, match="has no commit yet") as caught:
+        resolve_range(tmp_path, text)
+
+    assert not isinstance(caught.value, UnknownNameError)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_the_repository_of_somebody_else_is_told_with_what_makes_git_trust_it(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    os.chown(repo, 65534, -1)
+    os.chown(repo / ".git", 65534, -1)
+    with pytest.raises(UsageError, match="belongs to another user") as caught:
+        find_top(repo)
+    subprocess.run(caught.value.next_command or "", shell=True, check=True, env={**os.environ, "HOME": str(tmp_path)})
+
+    assert repo == find_top(repo)
+
+
 def test_a_revision_is_never_an_option(repo: Path) -> None:
     with pytest.raises(UnknownNameError, match="unknown revision '--all'"):
         resolve_range(repo, "--all..main")
