@@ -65,7 +65,8 @@ class UnknownNameError(UsageError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, next_command: str | None = None) -> None:
         self.known = tuple(known)
-        nearest = difflib.get_close_matches(name, self.known, n=1)
+        # A list may offer what is not there yet, as HEAD of an empty repository: that is no other name.
+        nearest = difflib.get_close_matches(name, [other for other in self.known if other != name], n=1)
         hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
         super().__init__(
             f"unknown {kind} {name!r}{hint}",

@@ -54,6 +54,14 @@ def test_an_unknown_name_offers_the_nearest_and_lists_all() -> None:
     assert ("tiny", "smollm2") == error.known
 
 
+def test_a_name_is_no_hint_at_itself() -> None:
+    assert "unknown revision 'HEAD'" == UnknownNameError("revision", "HEAD", ["HEAD"]).what
+    assert (
+        "unknown revision 'HEAD' (did you mean 'HEADS'?)"
+        == UnknownNameError("revision", "HEAD", ["HEAD", "HEADS"]).what
+    )
+
+
 @pytest.mark.parametrize(("known", "allowed"), [(["tiny"], "tiny"), ([], "none")])
 def test_a_name_like_no_other_gets_no_hint(known: list[str], allowed: str) -> None:
     error = UnknownNameError("preset", "zzz", known)
