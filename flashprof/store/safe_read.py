@@ -30,6 +30,8 @@ MAX_TREE_ENTRIES = 20_000
 """Files and folders of a run's samples: one a process and profile window."""
 MAX_INTEGER = 2**63
 """A larger one is no count and no time, and is too large for arithmetic with floats."""
+REMEDY = "measure again, or move it elsewhere"
+"""It may be anybody's file, met by a wrong path: nobody is told to remove it."""
 OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -56,7 +58,7 @@ def read_bytes(root: Path, *names: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> 
     if len(content) > max_bytes:
         raise FormatError(
             f"{_where(names)} is larger than the {max_bytes / 2**20:.0f} MiB that a report reads",
-            next_command="measure again, or remove it",
+            next_command=REMEDY,
         )
     return content
 
@@ -71,7 +73,7 @@ def read_head(root: Path, *names: str, num_bytes: int) -> bytes:
     """
     with _opened(root, names) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise FormatError(f"{_where(names)} is no plain file", next_command="remove it, or measure again")
+            raise FormatError(f"{_where(names)} is no plain file", next_command=REMEDY)
         return _read_at_most(descriptor, num_bytes)
 
 
@@ -106,7 +108,7 @@ def read_document(root: Path, *names: str) -> dict[str, Any]:
         raise FormatError(f"{where} is damaged: nested too deep", next_command="measure again") from error
     except (ValueError, TypeError) as error:
         what = printable(str(error), most=160)
-        raise FormatError(f"{where} is damaged: {what}", next_command="measure again, or remove it") from error
+        raise FormatError(f"{where} is damaged: {what}", next_command=REMEDY) from error
     return document
 
 
@@ -127,18 +129,18 @@ def check_tree(root: Path, *, max_bytes: int) -> None:
         status = entry.stat(follow_symlinks=False)
         if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
             where = f"{root.name}/{printable(os.path.relpath(entry.path, root))}"
-            raise FormatError(f"{where} is no plain file", next_command="remove it")
+            raise FormatError(f"{where} is no plain file", next_command=REMEDY)
         num_bytes += status.st_size if stat.S_ISREG(status.st_mode) else 0
         if num_bytes > max_bytes or num_entries > MAX_TREE_ENTRIES:
             most = f"{max_bytes / 2**20:.0f} MiB or {MAX_TREE_ENTRIES:,} files"
-            raise FormatError(f"{root.name} holds more than {most}", next_command="measure again, or remove it")
+            raise FormatError(f"{root.name} holds more than {most}", next_command=REMEDY)
 
 
 def _walk(folder: Path, depth: int) -> Iterator[os.DirEntry[str]]:
     if folder.is_symlink():
-        raise FormatError(f"{printable(folder.name)} is a link, and a report follows none", next_command="remove it")
+        raise FormatError(f"{printable(folder.name)} is a link, and a report follows none", next_command=REMEDY)
     if not depth:
-        raise FormatError(f"{printable(folder.name)} is nested too deep", next_command="remove it")
+        raise FormatError(f"{printable(folder.name)} is nested too deep", next_command=REMEDY)
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -156,7 +158,7 @@ def _walk(folder: Path, depth: int) -> Iterator[os.DirEntry[str]]:
 def _opened(root: Path, names: Sequence[str], *, last_flags: int = 0) -> Iterator[int]:
     """A descriptor; each folder on the way is opened by the one above it, so that none is swapped for a link."""
     try:
-        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = _open_root(root)
         try:
             for place, name in enumerate(names, start=1):
                 flags = OPEN_FLAGS | (last_flags if place == len(names) else os.O_DIRECTORY)
@@ -170,6 +172,18 @@ def _opened(root: Path, names: Sequence[str], *, last_flags: int = 0) -> Iterato
         raise
     except OSError as error:
         raise FormatError(f"{_where(names)} cannot be read: {_reason(error)}", next_command=_remedy(error)) from error
+
+
+def _open_root(root: Path) -> int:
+    try:
+        return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except NotADirectoryError as error:
+        raise FormatError(
+            f"{printable(root.name)} is no folder",
+            where=str(root),
+            allowed="a folder that flashprof wrote, reports/RUN",
+            next_command="flashprof run, for one",
+        ) from error
 
 
 def _where(names: Sequence[str]) -> str:
@@ -218,4 +232,4 @@ def _reason(error: OSError) -> str:
 
 
 def _remedy(error: OSError) -> str:
-    return "chmod u+r, or remove it" if isinstance(error, PermissionError) else "remove it, or measure again"
+    return "chmod u+r" if isinstance(error, PermissionError) else REMEDY

@@ -70,6 +70,16 @@ def test_links_pipes_and_folders_are_no_files(tmp_path: Path, names: tuple[str, 
 
     assert caught.value.next_command
     assert "secret" not in str(caught.value)
+    assert "remove" not in str(caught.value)
+
+
+def test_a_path_that_is_no_folder_is_told_as_that_and_nobody_is_told_to_remove_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("mine", encoding="utf-8")
+    with pytest.raises(FormatError, match=r"train\.py is no folder") as caught:
+        read_document(tmp_path / "train.py", "manifest.json")
+
+    assert str(tmp_path / "train.py") == caught.value.where
+    assert "remove" not in str(caught.value)
 
 
 def test_a_linked_folder_is_not_listed(tmp_path: Path) -> None:
