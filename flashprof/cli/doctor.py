@@ -10,6 +10,7 @@ import click
 
 from flashprof.cli.decision_options import json_option, reports_option
 from flashprof.cli.terminal import wants_color
+from flashprof.contracts.errors import UsageError
 
 
 @click.command("doctor")
@@ -19,10 +20,18 @@ def command(*, reports: Path, as_json: bool) -> int:
     """
     Say what this machine can and cannot measure, one line each, with the remedy.
 
-    Exit status: 0, or 4 where something is bad enough that a run would fail or mislead.
+    Exit status: 0, 2 for wrong input, or 4 where something is bad enough that a run would fail or mislead.
     """
     from flashprof.app.doctor import Status, examine
 
+    if os.path.lexists(reports) and not reports.is_dir():
+        raise UsageError(
+            "the reports folder is no folder",
+            where="--reports",
+            offered=str(reports),
+            allowed="a folder, there already or not",
+            next_command="--reports DIRECTORY",
+        )
     findings = examine(os.environ, reports)
     if as_json:
         import json
