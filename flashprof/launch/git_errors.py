@@ -18,13 +18,14 @@ def foreign_repository(folder: Path, said: bytes) -> UsageError:
     """
     lines = [line.strip() for line in said.decode(errors="replace").splitlines()]
     # Git spells the path as its configuration wants it.
-    remedy = next((line for line in lines if line.startswith("git config ")), None)
+    told = next((line for line in lines if line.startswith("git config ")), None)
+    trust = told or f"git config --global --add safe.directory {shlex.quote(str(folder.resolve()))}"
     return UsageError(
         "the repository belongs to another user, and git does not trust it",
         where=str(folder),
         offered=lines[0],
-        allowed="a repository of one's own, or one that git was told to trust",
-        next_command=remedy or f"git config --global --add safe.directory {shlex.quote(str(folder.resolve()))}",
+        allowed=f"a repository of one's own, or one that git was told to trust: {trust}",
+        next_command=trust,
     )
 
 
