@@ -11,8 +11,10 @@ Format history
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
+import re
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -43,6 +45,10 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 ADD_FALLBACK = f'__path__.append(os.path.join(os.path.dirname(__file__), "{FALLBACK}"))\n'
 MAX_NAME_BYTES = 200
 """File systems allow 255; `.NAME.part` and a temporary ending must fit."""
+MADE_OF_THE_TIME = re.compile(r"[0-9]{8}-[0-9]{6}-")
+"""How the names begin that `flashprof run` makes: nobody has asked for just that one."""
+MAX_A_SECOND = 100
+"""Runs that begin in one second, on all hosts that share the folder."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +117,8 @@ class RunFolder:
         temporary.replace(self.part / name)
 
     def write_manifest(self, content: Mapping[str, Any]) -> None:
-        """Write `manifest.json` with format and version."""
-        document = {"format": FORMAT, "version": VERSION, **content}
+        """Write `manifest.json` with format, version and the name that the run has got."""
+        document = {"format": FORMAT, "version": VERSION, **content, "run_id": self.final.name}
         self.write_text("manifest.json", json.dumps(document, indent=2, default=str) + "\n")
 
     def publish(self) -> Path:
@@ -138,18 +144,19 @@ def create_run_folder(reports: Path, run_id: str) -> RunFolder:
     """
     Make the folder of a new run.
 
+    Args:
+        reports: The folder of all runs; made where it is not there.
+        run_id: Its name. One that begins with the time gets a number where another run began in the same second.
+
     Raises:
         UsageError: A run of that name exists, or the reports folder is no folder or not writable.
         ToolError: The disk is full.
     """
-    folder = RunFolder(final=reports / run_id, part=reports / f".{run_id}.part")
     _check_name(run_id)
     try:
-        _check_absent(folder)
         reports.mkdir(parents=True, exist_ok=True)
         _check_free(reports)
-        # Without exist_ok: of two FlashProfs that start at once, one gets the name.
-        folder.part.mkdir()
+        folder = _claim(reports, run_id)
     except OSError as error:
         raise unwritable(reports, error) from error
     try:
@@ -207,15 +214,27 @@ def _check_name(run_id: str) -> None:
         )
 
 
-def _check_absent(folder: RunFolder) -> None:
+def _claim(reports: Path, run_id: str) -> RunFolder:
+    names = [run_id]
+    if MADE_OF_THE_TIME.match(run_id):
+        names += [f"{run_id}-{number}" for number in range(2, MAX_A_SECOND + 1)]
+    folders = [RunFolder(final=reports / name, part=reports / f".{name}.part") for name in names]
+    for folder in folders:
+        # Of two FlashProfs that start at once, one makes the folder and gets the name.
+        with contextlib.suppress(FileExistsError):
+            if not folder.final.exists():
+                folder.part.mkdir()
+                return folder
+    raise _taken(folders[0])
+
+
+def _taken(folder: RunFolder) -> UsageError:
     other = "another --run-id, or none for a name made of the time"
     if folder.final.exists():
-        raise UsageError("a run of that name exists", where=str(folder.final), next_command=other)
-    if not folder.part.exists():
-        return
+        return UsageError("a run of that name exists", where=str(folder.final), next_command=other)
     if _is_under_way(folder):
-        raise UsageError("a run of that name is under way", where=str(folder.part), next_command=other)
-    raise UsageError(
+        return UsageError("a run of that name is under way", where=str(folder.part), next_command=other)
+    return UsageError(
         "a run of that name was cut off: the FlashProf that wrote it is gone",
         where=str(folder.part),
         next_command=f"rm -r {shlex.quote(str(folder.part))}, or {other}",

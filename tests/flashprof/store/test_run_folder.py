@@ -55,6 +55,16 @@ def test_a_name_is_used_once(tmp_path: Path) -> None:
         create_run_folder(tmp_path, "run")
 
 
+def test_runs_of_one_second_are_numbered_where_the_time_is_their_name(tmp_path: Path) -> None:
+    name = "20261201-033036-tiny-1+1-none"
+    create_run_folder(tmp_path, name).publish()
+    folders = [create_run_folder(tmp_path, name) for _ in range(2)]
+    folders[0].write_manifest({"run_id": name})
+
+    assert [f"{name}-2", f"{name}-3"] == [folder.final.name for folder in folders]
+    assert f"{name}-2" == read_manifest(folders[0].publish())["run_id"]
+
+
 def test_a_run_under_way_keeps_its_name(tmp_path: Path) -> None:
     create_run_folder(tmp_path, "run")
     with pytest.raises(UsageError, match="under way"):
