@@ -1,11 +1,13 @@
-"""Numbers of the command line that Click has no type for."""
+"""Numbers and paths of the command line that Click has no type for."""
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable
 from types import MappingProxyType
+from typing import Any
 
 import click
 
@@ -14,6 +16,16 @@ from flashprof.contracts.errors import UsageError
 Callback = Callable[[click.Context, click.Parameter, str], float]
 
 SECONDS_A_UNIT = MappingProxyType({"s": 1.0, "m": 60.0, "h": 3600.0})
+
+
+class NamedPath(click.Path):
+    """A path with a name: of an empty variable of a script, `Path` would make the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path that *value* spells."""
+        if not os.fspath(value):
+            self.fail("an empty string is no path.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def share_between(low: float, high: float, *, example: str) -> Callback:

@@ -1,13 +1,15 @@
-"""Numbers of the command line."""
+"""Numbers and paths of the command line."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashprof.cli.option_types import duration_s
+from flashprof.cli.option_types import NamedPath, duration_s
 from flashprof.contracts.errors import UsageError
 
 
@@ -40,3 +42,10 @@ def test_any_text_is_a_time_above_0_or_refused(text: str) -> None:
         return
 
     assert 0 < length_s < float("inf")
+
+
+def test_an_empty_string_is_no_path() -> None:
+    with pytest.raises(click.BadParameter, match="an empty string is no path"):
+        NamedPath(path_type=Path).convert("", None, None)
+
+    assert Path("reports") == NamedPath(path_type=Path).convert("reports", None, None)
