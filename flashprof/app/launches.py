@@ -14,7 +14,7 @@ from flashprof.app.judging import MachineJudge, launch_rate
 from flashprof.app.progress import Progress
 from flashprof.app.run import run
 from flashprof.app.search_subjects import Start
-from flashprof.app.session import Ports
+from flashprof.app.session import NO_THROUGHPUT, Ports
 from flashprof.app.subject import launch_command
 from flashprof.contracts.comparison import Arm, Block
 from flashprof.contracts.errors import UsageError
@@ -120,7 +120,7 @@ class StudyLaunches:
             summary.windows,
             run_id=action.run_id,
             outcome=summary.outcome,
-            reason=summary.reason,
+            reason=summary.reason or (NO_THROUGHPUT if NO_THROUGHPUT in summary.notes else ""),
             length_s=(ports.clock.monotonic_ns() - start_ns) / 1e9,
             judge=MachineJudge(folder / COUNTERS_FILE),
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashprof.app.log_readings import LogReadings
+from flashprof.app.log_readings import MAX_SHOWN, LogReadings
 from flashprof.app.progress import Progress
 from flashprof.app.sampling import SamplerSet
 from flashprof.app.subject import refusal
@@ -41,6 +41,8 @@ POLITE_STOP_S = 3.0
 TAIL_LINES = 40
 MAX_STRETCH = 3
 """A window whose tokens do not come ends after this many times its planned length."""
+HINT_NS = 30_000_000_000
+"""Whoever forgot the pattern should not wait ten minutes to learn it; then ten times as long between hints."""
 NO_THROUGHPUT = (
     "no throughput was found in the subject's output: give its form with --tok-per-s 'REGEX' (flashprof run --help), "
     "wait longer for it with --set windows.steady_timeout_s=SECONDS, or call flashprof.emit"
@@ -291,12 +293,19 @@ class Session:
         """Whether a training step or a throughput was seen within the limit."""
         watch = self.watch
         self.progress.stage("starting the subject", total_s=limit_s)
-        started = watch.wait(
-            lambda: True if watch.lead_steps or self.readings.readings else None,
-            timeout_s=limit_s,
-            progress=self.progress,
-            may_be_silent=True,
-        )
+        hint_ns = self._ports.clock.monotonic_ns() + HINT_NS
+
+        def find() -> bool | None:
+            nonlocal hint_ns
+            if watch.lead_steps or self.readings.readings:
+                return True
+            if self._is_foreign and self.readings.last_line and self._ports.clock.monotonic_ns() >= hint_ns:
+                hint_ns += 10 * HINT_NS
+                line = self.readings.last_line[:MAX_SHOWN]
+                self.progress.note(f"no throughput seen yet, last line: {line} (--tok-per-s 'REGEX' gives its form)")
+            return None
+
+        started = watch.wait(find, timeout_s=limit_s, progress=self.progress, may_be_silent=True)
         return started is not None
 
     def _wait_for_steady(self) -> None:

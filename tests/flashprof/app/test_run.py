@@ -141,6 +141,17 @@ def test_windows_without_a_reading_are_named(world: World) -> None:
     assert any("measure windows hold no tokens" in note and "measure_s=6" in note for note in summary.notes)
 
 
+def test_a_pattern_that_matches_nothing_is_told_while_it_is_waited_for(world: World) -> None:
+    world.kind, world.pattern = SubjectKind.FOREIGN, r"speed: (\d+)"
+    world.script = Script(emits=False, step_s=lambda _: 0.5)
+    measure(world)
+    hints = [note for note in world.progress.notes if "no throughput seen yet, last line: " in note]
+
+    assert 1 == len(hints)
+    assert "tok/s=" in hints[0]
+    assert "--tok-per-s" in hints[0]
+
+
 def test_a_loss_that_only_the_log_shows_is_checked_too(world: World) -> None:
     world.kind = SubjectKind.FOREIGN
     world.script = Script(emits=False, exits=(9.0, 0), last_words="step=9 loss=nan tok/s=5")
