@@ -24,7 +24,7 @@ from flashprof.app.search_progress import SearchProgress
 from flashprof.app.search_result import make_result, publish
 from flashprof.app.session import Ports
 from flashprof.app.wiring import wire_quiet
-from flashprof.contracts.errors import ToolError
+from flashprof.contracts.errors import ToolError, UsageError
 from flashprof.contracts.search import Reading, SearchResult
 from flashprof.contracts.search_request import BisectRequest, request_from_json, request_to_json
 from flashprof.decide.search import think
@@ -92,8 +92,18 @@ def undo(reports: Path, name: str, num: int) -> SearchResult:
     Take back the last readings or cells left out.
 
     Raises:
-        UsageError: A FlashProf works on the search.
+        UsageError: A FlashProf works on the search, or it does not have so many: what is taken back is gone.
     """
+    known, observations = _stored(reports, name)
+    most = len(replay(known.plan, observations).entries)
+    if num > most:
+        raise UsageError(
+            "the search has fewer readings and cells left out than are to be taken back",
+            where=str(reports / name),
+            offered=str(num),
+            allowed=f"1 to {most}" if most else "nothing: there are none",
+            next_command=f"flashprof bisect log --search {name}",
+        )
     return _say(reports, name, Undone(num=num))
 
 

@@ -66,7 +66,11 @@ def status(ctx: click.Context, *, search: str, reports: Path, as_json: bool) -> 
 @click.command("log")
 @search_options
 def log(*, search: str, reports: Path, as_json: bool) -> int:
-    """List what was learnt, in order: readings, launches, builds, what was undone or left out."""
+    """
+    List what was learnt, in order: readings, launches, builds, what was undone or left out.
+
+    With --json one JSON object a line, as the journal has it.
+    """
     from flashprof.decide.search_observations import search_observation_to_json
     from flashprof.report.bisect_log import log_lines
     from flashprof.store.search_folder import read_search

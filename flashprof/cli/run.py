@@ -90,9 +90,7 @@ def command(  # noqa: PLR0913, the signature is the command line
     """Measure one cell: start the trainer, wait for steady state, measure and profile in turn, report."""
     declared = _declared(subject_text, foreign)
     if list_toggles:
-        if declared is not None:
-            click.echo(f"Toggles of {declared.title}\n")
-        print_toggles(read_registry(declared))
+        print_toggles(read_registry(declared), declared.title if declared else "", as_json=as_json)
         return 0
     subject = SubjectSpec(
         preset=preset,

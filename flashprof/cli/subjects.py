@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -135,8 +136,15 @@ def read_registry(declared: ForeignSubject | None = None) -> tuple[Toggle, ...]:
     return read_toggles(os.environ, Path.cwd())
 
 
-def print_toggles(registry: Sequence[Toggle]) -> None:
-    """One line a toggle, and what the cell `none` is."""
+def print_toggles(registry: Sequence[Toggle], title: str = "", *, as_json: bool = False) -> None:
+    """One line a toggle, and what the cell `none` is; or one JSON array."""
+    if as_json:
+        names = ("name", "hot", "default", "on", "allowed", "help", "needs", "requires")
+        rows = [{name: getattr(toggle, name) for name in names} for toggle in registry]
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    if title:
+        click.echo(f"Toggles of {title}\n")
     width = max((len(toggle.name) for toggle in registry), default=0)
     for toggle in registry:
         kind = "hot " if toggle.hot else "cold"

@@ -301,6 +301,16 @@ def test_what_is_taken_back_is_measured_again(stopped: BisectWorld) -> None:
     assert (len(found) - 3, Verdict.REGRESSION) == (last.num_reused, last.verdict)
 
 
+def test_no_more_is_taken_back_than_there_is(stopped: BisectWorld) -> None:
+    """It cannot be taken back in its turn: a digit too many must not cost a search."""
+    num = len(stopped.readings)
+    with pytest.raises(UsageError, match="fewer readings") as caught:
+        undo(stopped.reports, stopped.folder.name, num + 1)
+
+    assert (str(num + 1), f"1 to {num}") == (caught.value.offered, caught.value.allowed)
+    assert num == len(stopped.readings)
+
+
 @pytest.mark.parametrize("words", ["swa", "pin,fuse", "all,-swa,-graphs"])
 def test_a_cell_is_left_out_by_its_id_or_by_its_toggles(stopped: BisectWorld, words: str) -> None:
     result = skip(stopped.reports, stopped.folder.name, words)

@@ -58,6 +58,14 @@ def test_the_declared_toggles_are_listed_under_their_subject(folder: Path, capsy
     assert "compile the" not in said
 
 
+def test_toggles_are_listed_for_programs_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == status_of("run", "--list-toggles", "--json")
+
+    listed = {toggle["name"]: toggle for toggle in json.loads(capsys.readouterr().out)}
+    assert ["fast"] == listed["more"]["requires"]
+    assert {"name", "hot", "default", "on", "allowed", "help", "needs", "requires"} == set(listed["fast"])
+
+
 def test_a_file_elsewhere_is_named(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other.toml"
     other.write_text('[subject]\ncommand = ["t"]\n[toggles.slow]\non = {args = ["x"]}\n')
