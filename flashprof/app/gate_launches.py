@@ -20,6 +20,7 @@ from flashprof.app.declared_commits import at_commit, check_declared
 from flashprof.app.foreign import DeclaredLauncher
 from flashprof.app.search_subjects import Start
 from flashprof.app.session import Ports
+from flashprof.app.source import CODE
 from flashprof.contracts.comparison import Arm
 from flashprof.contracts.errors import SubjectError, UsageError
 from flashprof.contracts.experiment import SubjectSpec
@@ -31,7 +32,7 @@ from flashprof.launch.worktrees import SHORT, Worktrees
 
 WORKTREES, ENVIRONMENTS = "worktrees", "environments"
 """In a gate's folder."""
-SOURCES = frozenset({".py", ".pyx", ".sh", ".toml", ".yaml", ".yml", ".cfg", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h"})
+SOURCES = CODE | {".toml", ".yaml", ".yml", ".cfg"}
 """What of the files that git does not know may be part of a program: trainers leave logs and weights in their trees."""
 UNCOMMITTED = "with changes that are in no commit"
 NAMES: Mapping[Arm, str] = {Arm.BASE: "base", Arm.CANDIDATE: "head"}

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from flashprof.app.machine import PACKAGES
@@ -20,7 +20,8 @@ PACKAGE = "pipeline"
 COMMIT_FILE = "COMMIT"
 """At the root of a tree that was exported without git, as `git archive` leaves it to a machine of a cluster."""
 GIT_TIMEOUT_S = 10.0
-SOURCE_SUFFIXES = (b".py", b".sh")
+CODE = frozenset({".py", ".pyx", ".sh", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h"})
+"""Endings of what may be part of a program, of the files that git does not know."""
 EMITTER_COPY = b"/emitter/flashprof/"
 """In each run folder, for the subject's Python to find."""
 
@@ -83,7 +84,7 @@ def _is_source(name: bytes) -> bool:
     Logs, caches, weights, and FlashProf's own reports with their copies of the emitter come with every run: with them
     among the changes, no command would go on with what its first call has measured.
     """
-    return name.endswith(SOURCE_SUFFIXES) and EMITTER_COPY not in b"/" + name
+    return PurePath(os.fsdecode(name)).suffix in CODE and EMITTER_COPY not in b"/" + name
 
 
 def _fingerprint(changes: bytes, others: list[Path]) -> str:
