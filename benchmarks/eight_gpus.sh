@@ -121,3 +121,4 @@ if [ -n "$target" ] && [ -n "$drafter" ]; then
 fi
 step 20 report "$python" -m flashprof.cli report "$work/reports"
 pack
+$is_dry || echo "packed: $out/eight_gpus.tgz"
