@@ -20,7 +20,7 @@ from flashprof.cli.decision_options import (
     gpus_option,
     rule_options,
 )
-from flashprof.cli.option_types import duration_s, share_between
+from flashprof.cli.option_types import NamedPath, duration_s, share_between
 from flashprof.cli.subjects import split_command, subject_option, workload_options
 from flashprof.contracts.errors import UnknownNameError, UsageError
 from flashprof.contracts.search import SearchResult
@@ -76,7 +76,7 @@ class BisectGroup(click.Group):
 @click.option("--good", default="", metavar="CELL", help=f"The fast end: {EXAMPLE}, or a run.")
 @click.option("--bad", default="", metavar="CELL", help="The slow end.")
 @click.option("--commits", default="", metavar="GOOD..BAD", help="Search the commits between the two instead.")
-@click.option("--repo", default=".", type=click.Path(path_type=Path), help="Of the commits.  [default: here]")
+@click.option("--repo", default=".", type=NamedPath(path_type=Path), help="Of the commits.  [default: here]")
 @click.option("--setup", default="", metavar="SHELL", help="Makes a commit's environment: 'uv sync --frozen'.")
 @click.option("--toggles", "expression", default="none", show_default=True, help="With --commits: of every commit.")
 @click.option(

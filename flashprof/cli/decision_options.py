@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from flashprof.cli.option_types import share_between
+from flashprof.cli.option_types import NamedPath, share_between
 from flashprof.contracts.comparison import Verdict
 
 STATUS = MappingProxyType({Verdict.NO_REGRESSION: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3})
@@ -73,7 +73,7 @@ def dry_run_option(command: Command) -> Command:
 
 def reports_option(command: Command) -> Command:
     """Decorate a command with the folder of all runs, studies and searches."""
-    return click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path))(command)
+    return click.option("--reports", default="reports", show_default=True, type=NamedPath(path_type=Path))(command)
 
 
 def json_option(text: str) -> Decorator:

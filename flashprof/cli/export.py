@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flashprof.cli.decision_options import Command, combined
+from flashprof.cli.option_types import NamedPath
 
 if TYPE_CHECKING:
     from flashprof.app.export import Exported
@@ -32,7 +33,7 @@ def command() -> None:
 
 
 def _output_options(function: Command) -> Command:
-    path = click.Path(path_type=Path)
+    path = NamedPath(path_type=Path)
     return combined(
         click.argument("run", type=path),
         click.option(
@@ -51,8 +52,8 @@ def _stack_options(function: Command) -> Command:
 
 def _table_options(function: Command) -> Command:
     return combined(
-        click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN..."),
-        click.argument("folder", type=click.Path(path_type=Path), metavar="DIR"),
+        click.argument("runs", nargs=-1, required=True, type=NamedPath(path_type=Path), metavar="RUN..."),
+        click.argument("folder", type=NamedPath(path_type=Path), metavar="DIR"),
         click.option("--force", is_flag=True, help="Replace tables of these names."),
     )(function)
 

@@ -23,7 +23,7 @@ from flashprof.cli.decision_options import (
     verdict_status,
 )
 from flashprof.cli.gate_request import USUAL, GateOptions, read_gate_request
-from flashprof.cli.option_types import duration_s, share_between
+from flashprof.cli.option_types import NamedPath, duration_s, share_between
 from flashprof.cli.subjects import split_command, subject_option, workload_options
 from flashprof.contracts.errors import UnknownNameError, UsageError
 from flashprof.contracts.gate import GateRequest, GateResult
@@ -92,7 +92,7 @@ def _length_s(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option(
     "--threshold", "thresholds", multiple=True, metavar="METRIC=SHARE", help="Of start-up, memory, 'phase:ROLE NAME'."
 )
-@click.option("--repo", default=".", type=click.Path(path_type=Path), help="Of base and head.  [default: here]")
+@click.option("--repo", default=".", type=NamedPath(path_type=Path), help="Of base and head.  [default: here]")
 @click.option("--setup", default="", metavar="SHELL", help="Makes a tree's environment: 'uv sync --frozen'.")
 @click.option("--toggles", "expression", default="none", show_default=True, help="Of base and head.")
 @click.option("--tok-per-s", "pattern", default="", metavar="REGEX", help="Where a foreign trainer prints tok/s.")

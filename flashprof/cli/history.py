@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from flashprof.cli.decision_options import reports_option
+from flashprof.cli.option_types import NamedPath
 from flashprof.contracts.errors import UsageError
 
 EPILOG = """
@@ -75,7 +76,7 @@ def command(
 
 
 @command.command("add")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=NamedPath(path_type=Path))
 @reports_option
 def add(*, runs: tuple[Path, ...], reports: Path) -> int:
     """Keep runs that were measured earlier: run folders, or folders of them. Those that are known stay as they are."""

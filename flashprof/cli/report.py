@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flashprof.cli.decision_options import json_option
+from flashprof.cli.option_types import NamedPath
 
 if TYPE_CHECKING:
     from flashprof.app.report import ReportResult
 
 
 @click.command("report")
-@click.argument("reports", default="reports", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for report.html; else the folder of reports.")
+@click.argument("reports", default="reports", type=NamedPath(path_type=Path))
+@click.option("--out", type=NamedPath(path_type=Path), help="Folder for report.html; else the folder of reports.")
 @click.option("--figures", is_flag=True, help="Also pictures as SVG and PNG, for papers and pull requests.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @json_option("For programs.")

@@ -6,10 +6,12 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import TracebackType
 
 import torch
 
@@ -96,6 +98,7 @@ def run_worker(seat: WorkerSeat, body: Body) -> None:
     # A terminal sends Ctrl-C, and torchrun, Slurm and `timeout` SIGTERM, to all processes; the dispatcher decides.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    sys.excepthook = tell_unless_peer_is_gone
     os.dup2(seat.stderr.fileno(), STDERR)
     seat.stderr.close()
     name_thread(seat.name)
@@ -114,6 +117,18 @@ def run_worker(seat: WorkerSeat, body: Body) -> None:
         sys.exit(error.exit_code)
     finally:
         emitter.close()
+
+
+def tell_unless_peer_is_gone(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """
+    `sys.excepthook` of a worker.
+
+    The thread with which multiprocessing hands over shared memory calls it where a peer that was killed breaks off
+    (resource_sharer.py, `_serve`): one run in ten with a killed drafter. The dispatcher reports who died.
+    """
+    is_helper = threading.current_thread() is not threading.main_thread()
+    if not (is_helper and isinstance(error, ConnectionError | EOFError)):
+        sys.__excepthook__(kind, error, trace)
 
 
 def _open_cuda(seat: WorkerSeat) -> None:
