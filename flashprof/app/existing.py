@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -179,8 +180,9 @@ def recorded_windows(path: Path) -> list[Window]:
 
 def _window(raw: Any, name: str) -> Window:
     window = from_json(Window, raw, name)
-    if window.num_tokens < 0 or (window.num_tokens and window.start_ns >= window.end_ns):
-        raise ValueError(f"{name} has tokens of no time")
+    is_rate = 0 <= window.told_tok_per_s < math.inf
+    if not is_rate or window.num_tokens < 0 or (window.num_tokens and window.start_ns >= window.end_ns):
+        raise ValueError(f"{name} has tokens of no time, or a rate that is none")
     return window
 
 

@@ -53,9 +53,9 @@ class Window:
         return self.num_tokens / self.length_s if self.end_ns > self.start_ns else 0.0
 
     def row(self) -> dict[str, Any]:
-        """For tables and documents: what was counted, `length_s` and `tok_per_s`."""
-        counted = {name: value for name, value in asdict(self).items() if name != "told_tok_per_s"}
-        return {**counted, "length_s": self.length_s, "tok_per_s": self.tok_per_s}
+        """For tables and documents: the fields, `length_s` and `tok_per_s`; `told_tok_per_s` only where it was told."""
+        known = {name: value for name, value in asdict(self).items() if value or name != "told_tok_per_s"}
+        return {**known, "length_s": self.length_s, "tok_per_s": self.tok_per_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -22,7 +22,7 @@ hangs or a step takes longer.
 """
 RECENT_STEPS = 64
 RoleLane = tuple[str, str]
-"""Role and thread, as `role_thread` calls it: the lanes of that name in all ranks of the role."""
+"""Role and thread, as `role_threads` calls it: the lanes of that name in all ranks of the role."""
 DEVICE_PREFIX = f"{MAIN_THREAD}:cuda"
 OwnPhase = tuple[str, str]
 """Phase and kind, within a lane."""

@@ -37,8 +37,9 @@ class Shelf:
         facts: Mapping[str, str] | None = None,
         outcome: str = "completed",
         num_windows: int = 3,
+        is_told: bool = False,
     ) -> Path:
-        """One run of windows of 2 s each."""
+        """One run of windows of 2 s each; of a trainer that prints its throughput, *is_told*."""
         path = self.path / f"{side}-{len(self.runs[side]) + 1}"
         path.mkdir(parents=True)
         swa = {"base": "off", "candidate": "on"}[side]
@@ -63,6 +64,7 @@ class Shelf:
                 "num_padding_tokens": 0,
                 "length_s": 2.0,
                 "tok_per_s": tok_per_s,
+                **({"told_tok_per_s": tok_per_s} if is_told else {}),
             }
             for index in range(num_windows)
         ]
@@ -94,6 +96,28 @@ def test_three_runs_a_side_show_their_own_spread(shelf: Shelf) -> None:
     assert "Welch" in comparison.effect.method
     assert (6, 18) == (comparison.num_launches, comparison.num_windows)
     assert ("none", "swa", "lab-7") == (result.base, result.candidate, result.cell["machine"])
+
+
+def test_printed_rates_are_compared_as_they_were_printed(shelf: Shelf) -> None:
+    """Both sides have 3 whole tokens in each window of 2 s."""
+    for rate in (1.51, 1.50, 1.52):
+        shelf.put("base", rate, is_told=True)
+        shelf.put("candidate", 0.987 * rate, is_told=True)
+    (comparison,) = shelf.compare().comparisons
+
+    assert -0.013 == pytest.approx(comparison.effect.estimate)
+
+
+@pytest.mark.parametrize("rate", [-1.0, None, "fast"])
+def test_a_printed_rate_that_is_none_is_damage(shelf: Shelf, rate: object) -> None:
+    path = shelf.put("base", 1.5, is_told=True) / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["windows"][0]["told_tok_per_s"] = rate
+    path.write_text(json.dumps(summary))
+    shelf.put("candidate", 1.5)
+
+    with pytest.raises(FormatError, match="no summary that can be read"):
+        shelf.compare()
 
 
 def test_runs_with_events_say_where_they_differ(shelf: Shelf) -> None:
